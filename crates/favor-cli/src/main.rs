@@ -1,0 +1,2 @@
+//! The `favor` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Input files, figures and experiments.

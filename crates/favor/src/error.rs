@@ -1,0 +1,73 @@
+//! What can go wrong, as values.
+
+/// The result of every fallible function of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation was refused. Every message names what was wrong and where.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Two arguments have shapes that do not fit each other.
+    #[error("{operation}: {left} has shape {left_shape:?} but {right} has shape {right_shape:?}")]
+    Shape {
+        /// The function that was called.
+        operation: &'static str,
+        /// The first argument.
+        left: &'static str,
+        /// Its rows and columns.
+        left_shape: (usize, usize),
+        /// The second argument.
+        right: &'static str,
+        /// Its rows and columns.
+        right_shape: (usize, usize),
+    },
+    /// The data hold a NaN or an infinity.
+    #[error("{what} holds {value} at row {row}, column {column}; every entry must be finite")]
+    NonFinite {
+        /// The argument.
+        what: &'static str,
+        /// Row of the first bad entry, from 0.
+        row: usize,
+        /// Column of the first bad entry, from 0.
+        column: usize,
+        /// The entry.
+        value: f64,
+    },
+    /// A set of vectors without rows or without columns where at least one is needed.
+    #[error("{what} is empty ({rows} rows, {columns} columns); at least one of each is needed")]
+    Empty {
+        /// The argument.
+        what: &'static str,
+        /// Number of rows.
+        rows: usize,
+        /// Number of columns.
+        columns: usize,
+    },
+    /// An argument lies outside its domain, or supplied parameters are not a valid estimator.
+    #[error("{what}: {reason}")]
+    Invalid {
+        /// The argument.
+        what: &'static str,
+        /// What is wrong with it and what would be right.
+        reason: String,
+    },
+    /// Finite input whose result does not fit the number format.
+    #[error("{operation} overflows {format}: {hint}")]
+    Overflow {
+        /// The computation.
+        operation: &'static str,
+        /// The number format.
+        format: &'static str,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// Bytes that are not a feature map this version can read.
+    #[error("not a readable feature map: {0}")]
+    Format(String),
+}
+
+impl Error {
+    pub(crate) fn invalid(what: &'static str, reason: impl Into<String>) -> Self {
+        Self::Invalid { what, reason: reason.into() }
+    }
+}

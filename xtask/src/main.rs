@@ -1,0 +1,2 @@
+//! The developers commands.
+fn main() {}
