@@ -1,11 +1,167 @@
-//! Drawing ω: seed in, rows out.
+//! Drawing ω: a seed in, M standard-normal rows of dimension d out.
+//!
+//! Every estimator of the library averages over rows ω ~ N(0, I_d). The rows need not be
+//! independent: any joint law whose rows are each N(0, I_d) leaves the average unbiased, and a law
+//! whose rows avoid one another lowers its variance. Such a law is a [`Coupling`].
+//!
+//! A draw is a pure function of (coupling, seed, M, d), the same to the last bit on every machine
+//! and for every number of threads. Hence the rules of this room: a counter-based generator, only
+//! `+ − × ÷ √` in a written-down order (IEEE 754 fixes their results), and the logarithm from a
+//! library in Rust instead of the platform's own.
+//!
+//! Every coupling has the prefix property: asking for more rows never changes the first ones. Rows
+//! are made in blocks, and each block reads its own stream of random numbers.
 
+mod antithetic;
+mod iid;
+mod normal;
+mod orthogonal;
+mod simplex;
+mod sobol;
+mod stream;
+
+pub use stream::Stream;
+
+use crate::{Error, Matrix, Result};
 use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+use stream::Purpose;
 
-/// How the rows of ω depend on one another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+/// How the rows of ω depend on one another. Each row alone is always N(0, I).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
 pub enum Coupling {
-    /// Independent Gaussian rows.
-    #[default]
+    /// Independent rows: the baseline.
     Iid,
+    /// Blocks of d rows at right angles, with independent lengths.
+    #[default]
+    Orthogonal,
+    /// Blocks of d rows at equal obtuse angles, with independent lengths.
+    Simplex,
+    /// Orthogonal rows, each followed by its negative.
+    Antithetic,
+    /// A scrambled Sobol sequence. It needs many rows for its dimension to pay off.
+    Sobol,
+}
+
+impl Coupling {
+    /// Every coupling.
+    pub const ALL: [Coupling; 5] =
+        [Self::Iid, Self::Orthogonal, Self::Simplex, Self::Antithetic, Self::Sobol];
+
+    /// The name, as text and files spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Iid => "iid",
+            Self::Orthogonal => "orthogonal",
+            Self::Simplex => "simplex",
+            Self::Antithetic => "antithetic",
+            Self::Sobol => "sobol",
+        }
+    }
+}
+
+impl fmt::Display for Coupling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Coupling {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|coupling| coupling.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::invalid("coupling", format!("{name:?} is none of {names}"))
+        })
+    }
+}
+
+/// Draws ω: `features` rows of dimension `dim`, each N(0, I), coupled as `coupling` says.
+///
+/// The cost is O(M·d) numbers, and O(M·d²) operations for the couplings that keep rows at fixed
+/// angles. It is an error to ask for no rows, no columns, or more than memory holds.
+///
+/// ```
+/// use favor::draw::{Coupling, draw};
+///
+/// let omega = draw(Coupling::Orthogonal, 7, 6, 4)?;
+/// assert_eq!(omega.shape(), (6, 4));
+/// let dot: f64 = omega.row(0).iter().zip(omega.row(3)).map(|(a, b)| a * b).sum();
+/// assert!(dot.abs() < 1e-12);
+///
+/// // The same seed gives the same rows, however many are asked for.
+/// let more = draw(Coupling::Orthogonal, 7, 100, 4)?;
+/// assert_eq!(omega.row(5), more.row(5));
+/// # Ok::<(), favor::Error>(())
+/// ```
+pub fn draw(coupling: Coupling, seed: u64, features: usize, dim: usize) -> Result<Matrix<f64>> {
+    if features == 0 || dim == 0 {
+        return Err(Error::Empty { what: "ω", rows: features, columns: dim });
+    }
+    let mut omega = allocate(features, dim)?;
+    match coupling {
+        Coupling::Iid => iid::fill(seed, &mut omega),
+        Coupling::Orthogonal => orthogonal::fill(seed, &mut omega, dim),
+        Coupling::Simplex => simplex::fill(seed, &mut omega, dim),
+        Coupling::Antithetic => antithetic::fill(seed, &mut omega, dim),
+        Coupling::Sobol => sobol::fill(seed, &mut omega, dim),
+    }
+    Matrix::new(omega, features, dim)
+}
+
+/// Draws the phases of trigonometric features: `features` numbers uniform in [0, 2π), independent
+/// of the rows that [`draw`] gives for the same seed.
+pub fn offsets(seed: u64, features: usize) -> Vec<f64> {
+    let mut stream = Stream::block(seed, Purpose::Offsets, 0);
+    (0..features).map(|_| stream.uniform() * std::f64::consts::TAU).collect()
+}
+
+/// Zeros for ω, or an error where `vec!` would panic.
+fn allocate(features: usize, dim: usize) -> Result<Vec<f64>> {
+    let mut omega = Vec::new();
+    match features.checked_mul(dim) {
+        Some(count) if omega.try_reserve_exact(count).is_ok() => {
+            omega.resize(count, 0.0);
+            Ok(omega)
+        }
+        _ => Err(Error::invalid(
+            "ω",
+            format!("{features} rows of {dim} columns do not fit in memory"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_in_text_and_in_files() {
+        for coupling in Coupling::ALL {
+            assert_eq!(coupling.name().parse(), Ok(coupling));
+            assert_eq!(coupling.to_string(), coupling.name());
+            let json = format!("\"{coupling}\"");
+            assert_eq!(serde_json::to_string(&coupling).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Coupling>(&json).unwrap(), coupling);
+        }
+        assert_eq!(Coupling::default(), Coupling::Orthogonal);
+        assert_eq!(format!("{:>6}", Coupling::Iid), "   iid");
+        let message = "Sobol".parse::<Coupling>().unwrap_err().to_string();
+        assert_eq!(
+            message,
+            r#"coupling: "Sobol" is none of iid, orthogonal, simplex, antithetic, sobol"#
+        );
+    }
+
+    #[test]
+    fn impossible_shapes_are_errors() {
+        for coupling in Coupling::ALL {
+            assert!(matches!(draw(coupling, 1, 0, 3), Err(Error::Empty { rows: 0, .. })));
+            assert!(matches!(draw(coupling, 1, 3, 0), Err(Error::Empty { columns: 0, .. })));
+            assert!(matches!(draw(coupling, 1, usize::MAX, 2), Err(Error::Invalid { .. })));
+            assert!(matches!(draw(coupling, 1, 1, usize::MAX), Err(Error::Invalid { .. })));
+        }
+    }
 }

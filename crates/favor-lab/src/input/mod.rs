@@ -1,0 +1,142 @@
+//! Reading arrays from files.
+//!
+//! [`read`] takes `.npy`, `.npz`, `.safetensors` and `.csv` files, [`read_spec`] the same with the
+//! name of an array after a colon, as in `qkv.npz:q`. Every error names the file and what is wrong
+//! with it; a broken or hostile file never makes the program stop or ask for more memory than the
+//! file can fill.
+
+mod dtype;
+mod error;
+mod header;
+mod kind;
+mod layout;
+mod npy;
+mod npz;
+mod tensors;
+mod text;
+
+pub use error::{InputError, Problem};
+
+use favor::Matrix;
+use kind::Kind;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek};
+use std::path::{Path, PathBuf};
+
+/// The arrays of one file: one matrix of rows and columns a head.
+///
+/// Numbers of any type become `f64`, exactly where `f64` can hold them: integers beyond 2^53 are
+/// rounded to the nearest. There is at least one head, each has at least one row and one column,
+/// and every entry is finite.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heads {
+    /// One matrix a head, all of the same shape.
+    pub heads: Vec<Matrix<f64>>,
+    /// Whether the file had an axis for the heads.
+    pub three_dimensional: bool,
+}
+
+/// Reads an array of two, three or four dimensions: rows × columns, heads × rows × columns, or a
+/// batch of one such stack.
+///
+/// `name` chooses an array of a `.npz` or `.safetensors` file; without it the file must hold only
+/// one.
+pub fn read(path: &Path, name: Option<&str>) -> Result<Heads, InputError> {
+    let (array, heads) = read_named(path, name);
+    heads.map_err(|problem| InputError { path: path.to_path_buf(), array, problem })
+}
+
+/// Reads a file whose name may be followed by a colon and the name of an array.
+///
+/// ```no_run
+/// let queries = favor_lab::input::read_spec("qkv.npz:q")?;
+/// assert!(!queries.heads.is_empty());
+/// # Ok::<(), favor_lab::input::InputError>(())
+/// ```
+pub fn read_spec(spec: &str) -> Result<Heads, InputError> {
+    let (path, name) = split_spec(spec);
+    read(&path, name)
+}
+
+/// Splits `file:array` at the last colon, but only if what stands before it is a file and the
+/// whole is not.
+///
+/// So names that hold a colon themselves keep working.
+pub fn split_spec(spec: &str) -> (PathBuf, Option<&str>) {
+    if let Some((path, name)) = spec.rsplit_once(':')
+        && !name.is_empty()
+        && !Path::new(spec).is_file()
+        && Path::new(path).is_file()
+    {
+        return (PathBuf::from(path), Some(name));
+    }
+    (PathBuf::from(spec), None)
+}
+
+type Named = (Option<String>, Result<Heads, Problem>);
+
+fn read_named(path: &Path, name: Option<&str>) -> Named {
+    let opened = open(path);
+    let (kind, mut file, size) = match opened {
+        Ok(opened) => opened,
+        Err(e) => return (None, Err(e)),
+    };
+    if name.is_some() && !kind.has_names() {
+        return (None, Err(Problem::NameNotUsed(kind.extension())));
+    }
+    match kind {
+        Kind::Npy => (None, npy::read(&mut BufReader::new(file), size)),
+        Kind::Npz => npz::read(file, name),
+        Kind::Safetensors => match whole(&mut file) {
+            Ok(bytes) => tensors::read(&bytes, name),
+            Err(e) => (None, Err(e)),
+        },
+        Kind::Csv => (None, whole(&mut file).and_then(|bytes| text::read(&bytes))),
+    }
+}
+
+/// Opens a file, says how many bytes it has, and compares its first bytes with its extension.
+fn open(path: &Path) -> Result<(Kind, File, u64), Problem> {
+    let metadata = fs::metadata(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Problem::Missing,
+        _ => Problem::Io(e),
+    })?;
+    if metadata.is_dir() {
+        return Err(Problem::NotAFile("a folder"));
+    }
+    // Opening a pipe would wait for a writer, and a device may never end.
+    if !metadata.is_file() {
+        return Err(Problem::NotAFile("a device or a pipe"));
+    }
+    let kind = Kind::of_path(path)?;
+    let mut file = File::open(path)?;
+    if metadata.len() == 0 {
+        return Err(Problem::EmptyFile);
+    }
+    let mut start = [0; 16];
+    let got = dtype::fill(&mut file, &mut start)?;
+    kind.check(&start[..got])?;
+    file.rewind()?;
+    Ok((kind, file, metadata.len()))
+}
+
+fn whole(file: &mut File) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The array that was asked for, or the only one there is.
+fn choose(name: Option<&str>, mut present: Vec<String>) -> Result<String, Problem> {
+    match name {
+        Some(name) if present.iter().any(|p| p == name) => Ok(name.to_owned()),
+        Some(name) => {
+            if present.is_empty() {
+                return Err(Problem::NoArrays);
+            }
+            Err(Problem::NameUnknown { name: name.to_owned(), present })
+        }
+        None if present.len() > 1 => Err(Problem::NameNeeded(present)),
+        None => present.pop().ok_or(Problem::NoArrays),
+    }
+}

@@ -1,0 +1,84 @@
+//! What a map is worth on given data, measured against the exact kernel.
+
+use super::predict::median;
+use crate::{Element, FeatureMap, Mask, Matrix, Result, Rows, Side};
+use crate::{exact_attention, feature_attention};
+
+/// `‖approximate − exact‖ / ‖exact‖` in the Frobenius norm; 0 when both are zero.
+pub fn relative_error<T: Element>(approximate: &Matrix<T>, exact: &Matrix<T>) -> f64 {
+    let pairs = approximate.as_slice().iter().zip(exact.as_slice());
+    let (mut error, mut power) = (0.0, 0.0);
+    for (a, e) in pairs {
+        error += (a.to_f64() - e.to_f64()).powi(2);
+        power += e.to_f64().powi(2);
+    }
+    if error == 0.0 { 0.0 } else { (error / power).sqrt() }
+}
+
+/// The median over all pairs of `|K̂/K − 1|`.
+pub fn kernel_error<T: Element>(map: &FeatureMap, x: Rows<'_, T>, y: Rows<'_, T>) -> Result<f64> {
+    let exact = map.kernel().log_matrix(x, y)?;
+    let p = map.features_of(Side::Query, x.to_f64(1.0).view())?;
+    let s = map.features_of(Side::Key, y.to_f64(1.0).view())?;
+    let product = crate::linalg::product_transposed(&p.values, &s.values);
+    let mut errors = Vec::with_capacity(x.rows() * y.rows());
+    for i in 0..x.rows() {
+        for j in 0..y.rows() {
+            let value = product[(i, j)];
+            let log_ratio = value.abs().ln() + p.log_scale[i] + s.log_scale[j] - exact[(i, j)];
+            errors.push((value.signum() * log_ratio.exp() - 1.0).abs());
+        }
+    }
+    Ok(median(errors).min(f64::MAX))
+}
+
+/// The relative error of attention by the map against exact attention.
+pub fn attention_error<T: Element>(
+    map: &FeatureMap,
+    q: Rows<'_, T>,
+    k: Rows<'_, T>,
+    v: Rows<'_, T>,
+) -> Result<f64> {
+    let exact = exact_attention(map.kernel(), q, k, v, Mask::none())?;
+    Ok(relative_error(&feature_attention(map, q, k, v, Mask::none())?, &exact))
+}
+
+/// The relative error of the plain mean of the values in the place of exact attention: what an
+/// approximation must beat to be of any use.
+pub fn uniform_error<T: Element>(exact: &Matrix<T>, v: Rows<'_, T>) -> Result<f64> {
+    crate::kernel::check_values("uniform_error", v, v)?;
+    let mut mean = vec![0.0; v.columns()];
+    for row in v.iter() {
+        mean.iter_mut().zip(row).for_each(|(m, x)| *m += x.to_f64() / v.rows() as f64);
+    }
+    let plain = Matrix::from_fn(exact.rows(), exact.columns(), |_, c| T::from_f64(mean[c]));
+    Ok(relative_error(&plain, exact))
+}
+
+/// How many of the M features effectively carry each query's row sum: `(Σ_m p_m)² / Σ_m p_m²` with
+/// `p_m = P_m(x) Σ_j S_m(y_j)`. Near M the features share the work; near 1 a single feature decides
+/// and the estimate is worthless.
+pub fn effective_sample_sizes<T: Element>(
+    map: &FeatureMap,
+    queries: Rows<'_, T>,
+    keys: Rows<'_, T>,
+) -> Result<Vec<f64>> {
+    let mut sums = crate::KeySums::new(map, 1);
+    let ones = Matrix::from_fn(keys.rows(), 1, |_, _| T::from_f64(1.0));
+    sums.add(map, keys, ones.view())?;
+    let features = map.log_features(Side::Query, queries.to_f64(1.0).view())?;
+    let key_logs: Vec<f64> =
+        sums.log_scale().iter().zip(sums.sums().as_slice()).map(|(l, s)| l + s.ln()).collect();
+    Ok((0..features.rows())
+        .map(|i| {
+            let logs: Vec<f64> =
+                features.row(i).iter().zip(&key_logs).map(|(a, b)| a + b).collect();
+            let max = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let (one, two) = logs.iter().fold((0.0, 0.0), |(one, two), l| {
+                let p = (l - max).exp();
+                (one + p, two + p * p)
+            });
+            one * one / two
+        })
+        .collect())
+}

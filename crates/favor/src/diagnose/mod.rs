@@ -1,0 +1,53 @@
+//! What the features will be worth, before they are computed: closed-form variances, the number of
+//! features that an accuracy needs, and a recommendation. Beside it what they are worth, measured.
+//!
+//! All variances are those of **one feature**: divide by M for the mean of M independent ones.
+//! Families that spend two features on a draw (Hyperbolic, sine and cosine) count both, so that
+//! all figures compare at equal M.
+
+mod estimator;
+mod measure;
+mod predict;
+mod recommend;
+
+pub use estimator::Estimator;
+pub use measure::{
+    attention_error, effective_sample_sizes, kernel_error, relative_error, uniform_error,
+};
+pub use predict::{Prediction, predict};
+pub use recommend::{Advice, Candidate, recommend};
+
+use crate::draw::Stream;
+use crate::{Element, Matrix, Rows};
+
+/// The features that a relative error needs when one feature has this logarithmic relative
+/// variance: `e^v / error²`, at least 1.
+///
+/// ```
+/// // Relative variance 1, error 10 %: a hundred features.
+/// assert!((favor::diagnose::features_needed(0.0, 0.1) - 100.0).abs() < 1e-9);
+/// ```
+pub fn features_needed(log_relative_variance: f64, error: f64) -> f64 {
+    let needed = (log_relative_variance - 2.0 * error.ln()).exp();
+    needed.clamp(1.0, f64::MAX)
+}
+
+/// At most `most` rows of a set, drawn without replacement; all of them, in order, when they are no
+/// more. The same seed gives the same rows.
+pub fn sample<T: Element>(rows: Rows<'_, T>, most: usize, seed: u64) -> Matrix<T> {
+    let mut chosen: Vec<usize> = (0..rows.rows()).collect();
+    if rows.rows() > most {
+        let mut stream = Stream::new(seed, 1 << 32);
+        for i in 0..most {
+            let j = i + stream.index(rows.rows() - i);
+            chosen.swap(i, j);
+        }
+        chosen.truncate(most);
+        chosen.sort_unstable();
+    }
+    let mut out = Matrix::zeros(chosen.len(), rows.columns());
+    for (i, &j) in chosen.iter().enumerate() {
+        out.row_mut(i).copy_from_slice(rows.row(j));
+    }
+    out
+}

@@ -1,0 +1,9 @@
+//! Pos (FAVOR+) and its hyperbolic form: nothing to fit, `a = 0`, `G = I`.
+
+use super::with_transform;
+use crate::{Matrix, Parameters, Result};
+
+pub(super) fn fit(dim: usize) -> Result<Parameters> {
+    let identity = Matrix::identity(dim);
+    with_transform(identity.clone(), identity, vec![0.0; dim], vec![0.0; dim])
+}

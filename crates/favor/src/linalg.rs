@@ -1,0 +1,130 @@
+//! The few dense `f64` operations that fitting and the reference paths need, by faer.
+//!
+//! Everything here is sequential, so no result depends on a thread count.
+
+use crate::{Error, Matrix, Result};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par, Side};
+
+fn as_faer(m: &Matrix<f64>) -> MatRef<'_, f64> {
+    MatRef::from_row_major_slice(m.as_slice(), m.rows(), m.columns())
+}
+
+fn multiply(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Matrix<f64> {
+    let (rows, columns) = (a.nrows(), b.ncols());
+    let mut out = Matrix::zeros(rows, columns);
+    let dst = MatMut::from_row_major_slice_mut(out.as_mut_slice(), rows, columns);
+    matmul(dst, Accum::Replace, a, b, 1.0, Par::Seq);
+    out
+}
+
+/// `A B`.
+pub(crate) fn product(a: &Matrix<f64>, b: &Matrix<f64>) -> Matrix<f64> {
+    multiply(as_faer(a), as_faer(b))
+}
+
+/// `A Bᵀ`: the inner products of the rows of `A` with those of `B`.
+pub(crate) fn product_transposed(a: &Matrix<f64>, b: &Matrix<f64>) -> Matrix<f64> {
+    multiply(as_faer(a), as_faer(b).transpose())
+}
+
+/// `Aᵀ B`.
+pub(crate) fn transposed_product(a: &Matrix<f64>, b: &Matrix<f64>) -> Matrix<f64> {
+    multiply(as_faer(a).transpose(), as_faer(b))
+}
+
+/// `A v`.
+pub(crate) fn apply(a: &Matrix<f64>, v: &[f64]) -> Vec<f64> {
+    (0..a.rows()).map(|i| dot(a.row(i), v)).collect()
+}
+
+/// The inner product of two vectors.
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(p, q)| p * q).sum()
+}
+
+/// The sum of the diagonal.
+pub(crate) fn trace(m: &Matrix<f64>) -> f64 {
+    (0..m.rows()).map(|i| m[(i, i)]).sum()
+}
+
+/// The sum of two matrices of one shape.
+pub(crate) fn sum(a: &Matrix<f64>, b: &Matrix<f64>) -> Matrix<f64> {
+    Matrix::from_fn(a.rows(), a.columns(), |i, j| a[(i, j)] + b[(i, j)])
+}
+
+/// `diag(scale) M`.
+pub(crate) fn scale_rows(mut m: Matrix<f64>, scale: &[f64]) -> Matrix<f64> {
+    for (i, s) in scale.iter().enumerate() {
+        m.row_mut(i).iter_mut().for_each(|v| *v *= s);
+    }
+    m
+}
+
+/// `M = Qᵀ Λ Q` for symmetric `M`, with the eigenvectors as the *rows* of `vectors`, in the order
+/// of descending eigenvalues. Each eigenvector's largest entry is positive, so that the same
+/// matrix always gives the same vectors.
+pub(crate) struct Eigen {
+    pub(crate) values: Vec<f64>,
+    pub(crate) vectors: Matrix<f64>,
+}
+
+/// Decomposes a symmetric positive semi-definite matrix; eigenvalues below zero are set to zero.
+pub(crate) fn eigen(m: &Matrix<f64>) -> Result<Eigen> {
+    let n = m.rows();
+    let unit = unit_of(m);
+    let scaled = Matrix::from_fn(n, n, |i, j| 0.5 * (m[(i, j)] + m[(j, i)]) / unit);
+    let found = as_faer(&scaled).self_adjoint_eigen(Side::Lower).map_err(|_| no_convergence())?;
+    let (values, vectors) = (found.S(), found.U());
+    let order: Vec<usize> = (0..n).rev().collect();
+    let mut rows = Matrix::from_fn(n, n, |i, j| vectors[(j, order[i])]);
+    fix_signs(&mut rows);
+    let values = order.iter().map(|&k| values.column_vector()[k].max(0.0) * unit).collect();
+    Ok(Eigen { values, vectors: rows })
+}
+
+/// The left singular vectors, as the rows of the result, and the singular values in descending
+/// order.
+pub(crate) fn left_singular(m: &Matrix<f64>) -> Result<(Matrix<f64>, Vec<f64>)> {
+    let n = m.rows();
+    let unit = unit_of(m);
+    let scaled = Matrix::from_fn(n, m.columns(), |i, j| m[(i, j)] / unit);
+    let found = as_faer(&scaled).svd().map_err(|_| no_convergence())?;
+    let (values, vectors) = (found.S(), found.U());
+    let mut rows = Matrix::from_fn(n, n, |i, j| vectors[(j, i)]);
+    fix_signs(&mut rows);
+    Ok((rows, (0..n).map(|k| values.column_vector()[k] * unit).collect()))
+}
+
+/// `M⁻ᵀ`, or an error that says the matrix has no inverse.
+pub(crate) fn inverse_transpose(m: &Matrix<f64>, what: &'static str) -> Result<Matrix<f64>> {
+    use faer::linalg::solvers::DenseSolveCore;
+    let inverse = as_faer(m).full_piv_lu().inverse();
+    let n = m.rows();
+    let out = Matrix::from_fn(n, n, |i, j| inverse[(j, i)]);
+    match out.as_slice().iter().all(|v| v.is_finite()) {
+        true => Ok(out),
+        false => Err(Error::invalid(what, "the transform has no inverse")),
+    }
+}
+
+/// The largest magnitude of the entries (1 for the zero matrix): decompositions are made of
+/// numbers near one, so that tiny and huge data neither underflow nor overflow in them.
+fn unit_of(m: &Matrix<f64>) -> f64 {
+    let largest = m.as_slice().iter().fold(0.0_f64, |a, v| a.max(v.abs()));
+    if largest > 0.0 { largest } else { 1.0 }
+}
+
+fn fix_signs(rows: &mut Matrix<f64>) {
+    for i in 0..rows.rows() {
+        let row = rows.row_mut(i);
+        let largest = row.iter().fold(0.0_f64, |a, &v| if v.abs() > a.abs() { v } else { a });
+        if largest < 0.0 {
+            row.iter_mut().for_each(|v| *v = -*v);
+        }
+    }
+}
+
+fn no_convergence() -> Error {
+    Error::invalid("moments", "the decomposition of the second moments did not converge")
+}

@@ -1,0 +1,305 @@
+//! The feature map: parameters and ω together, fitted once, used by both sides.
+
+mod side;
+mod store;
+
+use crate::draw::{draw, offsets};
+use crate::{Coupling, Element, Error, Family, Kernel, LogScaled, Matrix, Moments, Parameters};
+use crate::{Result, Rows};
+use serde::{Deserialize, Serialize};
+pub(crate) use side::{Block, Projection};
+
+/// Rows that are turned into features at a time.
+pub(crate) const BLOCK: usize = 256;
+
+/// Which side of the kernel a set of vectors stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The `x` of `K(x,y)`.
+    Query,
+    /// The `y` of `K(x,y)`.
+    Key,
+}
+
+/// What kind of map to fit: family, kernel, number of features, coupling and seed.
+///
+/// ```
+/// use favor::{FeatureSpec, Family, Kernel, Moments, Rows, Side};
+/// let x = Rows::new(&[0.1, 0.2, 0.3, 0.4, -0.5, 0.6], 3, 2)?;
+/// let m = Moments::of(x)?;
+/// let map = FeatureSpec::new(Family::Balanced, 64).kernel(Kernel::gaussian()).seed(7).fit(&m, &m)?;
+/// assert_eq!(map.log_features(Side::Query, x)?.shape(), (3, 64));
+/// # Ok::<(), favor::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FeatureSpec {
+    /// The family.
+    pub family: Family,
+    /// The kernel to estimate.
+    pub kernel: Kernel,
+    /// The number of features M.
+    pub features: usize,
+    /// How the rows of ω depend on one another.
+    pub coupling: Coupling,
+    /// What decides ω.
+    pub seed: u64,
+}
+
+impl FeatureSpec {
+    /// `features` features of a family, for the softmax kernel, block-orthogonal, seed 0.
+    pub fn new(family: Family, features: usize) -> Self {
+        let (kernel, coupling) = (Kernel::softmax(), Coupling::default());
+        Self { family, kernel, features, coupling, seed: 0 }
+    }
+
+    /// Another kernel.
+    pub fn kernel(self, kernel: Kernel) -> Self {
+        Self { kernel, ..self }
+    }
+
+    /// Another coupling.
+    pub fn coupling(self, coupling: Coupling) -> Self {
+        Self { coupling, ..self }
+    }
+
+    /// Another seed.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// The map with the parameters that are best for the two sets in closed form. The moments are
+    /// those of the data as they come; the kernel's input scale is applied here.
+    pub fn fit(&self, queries: &Moments, keys: &Moments) -> Result<FeatureMap> {
+        let scale = self.kernel.scale();
+        let parameters = self.family.fit(&queries.scaled(scale), &keys.scaled(scale))?;
+        FeatureMap::assemble(*self, queries.dim(), parameters)
+    }
+
+    /// The map with parameters of the caller's own. Only the family's pairing of draws is used
+    /// (`Hyperbolic`: ω and −ω); a trigonometric family has no parameters and is refused.
+    pub fn with_parameters(&self, parameters: Parameters) -> Result<FeatureMap> {
+        if !self.family.is_positive() {
+            let reason = format!("{} takes no parameters", self.family.name());
+            return Err(Error::invalid("family", reason));
+        }
+        FeatureMap::assemble(*self, parameters.dim(), Some(parameters))
+    }
+}
+
+/// A fitted map: immutable, one for both sides, any kernel of the class.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Record", into = "Record")]
+pub struct FeatureMap {
+    record: Record,
+    query: Projection,
+    key: Projection,
+}
+
+/// All that defines a map; the rest is derived from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    spec: FeatureSpec,
+    parameters: Option<Parameters>,
+    omega: Matrix<f64>,
+    offsets: Vec<f64>,
+}
+
+impl TryFrom<Record> for FeatureMap {
+    type Error = Error;
+    fn try_from(record: Record) -> Result<Self> {
+        Self::from_record(record)
+    }
+}
+
+impl From<FeatureMap> for Record {
+    fn from(map: FeatureMap) -> Self {
+        map.record
+    }
+}
+
+impl FeatureMap {
+    fn assemble(spec: FeatureSpec, dim: usize, parameters: Option<Parameters>) -> Result<Self> {
+        let (omega, offsets) = draw_features(&spec, dim)?;
+        Self::from_record(Record { spec, parameters, omega, offsets })
+    }
+
+    fn from_record(record: Record) -> Result<Self> {
+        let Record { spec, parameters, omega, offsets } = &record;
+        let dim = parameters.as_ref().map_or(omega.columns(), Parameters::dim);
+        let bad = |reason: String| Err(Error::Format(reason));
+        if omega.shape() != (spec.features, dim) || dim == 0 || spec.features == 0 {
+            return bad(format!(
+                "ω has shape {:?} where {} features of dimension {dim} are declared",
+                omega.shape(),
+                spec.features
+            ));
+        }
+        if parameters.is_some() != spec.family.is_positive() {
+            return bad(format!("family {} with the wrong kind of parameters", spec.family));
+        }
+        let wanted = if spec.family.is_positive() { 0 } else { spec.features };
+        if offsets.len() != wanted {
+            return bad(format!("{} offsets where {wanted} are needed", offsets.len()));
+        }
+        if !omega.as_slice().iter().chain(offsets).all(|v| v.is_finite()) {
+            return bad("ω holds a number that is not finite".into());
+        }
+        let side = |side| Projection::new(spec.kernel, parameters.as_ref(), omega, offsets, side);
+        let (query, key) = (side(Side::Query), side(Side::Key));
+        if !(query.is_finite() && key.is_finite()) {
+            return Err(Error::Overflow {
+                operation: "the projection of the feature map",
+                format: "f64",
+                hint: "divide the data by a constant",
+            });
+        }
+        Ok(Self { query, key, record })
+    }
+
+    /// What the map was fitted as.
+    pub fn spec(&self) -> &FeatureSpec {
+        &self.record.spec
+    }
+
+    /// The kernel that it estimates.
+    pub fn kernel(&self) -> Kernel {
+        self.record.spec.kernel
+    }
+
+    /// The number of features M.
+    pub fn features(&self) -> usize {
+        self.record.omega.rows()
+    }
+
+    /// The dimension of the vectors.
+    pub fn dim(&self) -> usize {
+        self.record.omega.columns()
+    }
+
+    /// The parameters, or `None` for a trigonometric map.
+    pub fn parameters(&self) -> Option<&Parameters> {
+        self.record.parameters.as_ref()
+    }
+
+    /// ω, one row a feature.
+    pub fn omega(&self) -> &Matrix<f64> {
+        &self.record.omega
+    }
+
+    /// The logarithms of the features `f(ω_m, ·)` of one side, one row a vector, without the factor
+    /// `M^{-1/2}`. Only for positive families.
+    pub fn log_features<T: Element>(&self, side: Side, rows: Rows<'_, T>) -> Result<Matrix<T>> {
+        let mut out = Matrix::zeros(rows.rows(), self.features());
+        self.each_block(side, rows, |start, block| {
+            let Block::Positive(logs) = block else {
+                let reason = format!("{} has no logarithms", self.record.spec.family);
+                return Err(Error::invalid("family", reason));
+            };
+            for i in 0..logs.rows() {
+                for (o, v) in out.row_mut(start + i).iter_mut().zip(logs.row(i)) {
+                    *o = T::from_f64(*v);
+                    if !o.is_finite() {
+                        return Err(feature_overflow::<T>());
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
+    /// The features `M^{-1/2} f(ω_m, ·)` of one side, one row a vector, with a logarithmic scale a
+    /// row: `K(x,y) ≈ Σ_m P_m(x) S_m(y)`.
+    pub fn features_of<T: Element>(&self, side: Side, rows: Rows<'_, T>) -> Result<LogScaled<T>> {
+        let mut log_scale = Vec::with_capacity(rows.rows());
+        let mut values = Matrix::zeros(rows.rows(), self.features());
+        let weight = -0.5 * (self.features() as f64).ln();
+        self.each_block(side, rows, |start, block| {
+            let (scales, block) = block.row_scaled();
+            for (i, scale) in scales.into_iter().enumerate() {
+                log_scale.push(scale + weight);
+                let pairs = values.row_mut(start + i).iter_mut().zip(block.row(i));
+                pairs.for_each(|(o, v)| *o = T::from_f64(*v));
+            }
+            Ok(())
+        })?;
+        Ok(LogScaled { log_scale, values })
+    }
+
+    /// Checks rows of one side and hands them over as blocks of features.
+    pub(crate) fn each_block<T: Element>(
+        &self,
+        side: Side,
+        rows: Rows<'_, T>,
+        mut take: impl FnMut(usize, Block) -> Result<()>,
+    ) -> Result<()> {
+        self.check_rows(side, rows)?;
+        for (b, block) in rows.blocks(BLOCK).enumerate() {
+            take(b * BLOCK, self.block(side, block)?)?;
+        }
+        Ok(())
+    }
+
+    /// The features of a few rows, which were checked before.
+    pub(crate) fn block<T: Element>(&self, side: Side, rows: Rows<'_, T>) -> Result<Block> {
+        let projection = match side {
+            Side::Query => &self.query,
+            Side::Key => &self.key,
+        };
+        let block = projection.features(&rows.to_f64(self.kernel().scale()));
+        if block.is_finite() { Ok(block) } else { Err(feature_overflow::<f64>()) }
+    }
+
+    pub(crate) fn check_rows<T: Element>(&self, side: Side, rows: Rows<'_, T>) -> Result<()> {
+        let what = match side {
+            Side::Query => "queries",
+            Side::Key => "keys",
+        };
+        if rows.columns() != self.dim() {
+            return Err(Error::Shape {
+                operation: "features",
+                left: "feature map",
+                left_shape: (self.features(), self.dim()),
+                right: what,
+                right_shape: rows.shape(),
+            });
+        }
+        rows.check_finite(what)
+    }
+}
+
+fn feature_overflow<T: Element>() -> Error {
+    Error::Overflow {
+        operation: "the logarithm of the features",
+        format: T::NAME,
+        hint: "divide the data by a constant or use f64",
+    }
+}
+
+/// ω with one row a feature, and the offsets of trigonometric features.
+fn draw_features(spec: &FeatureSpec, dim: usize) -> Result<(Matrix<f64>, Vec<f64>)> {
+    let FeatureSpec { family, features, coupling, seed, .. } = *spec;
+    let drawn = |coupling, rows| draw(coupling, seed, rows, dim);
+    match family {
+        Family::Hyperbolic => {
+            // The antithetic coupling already consists of such pairs.
+            if coupling == Coupling::Antithetic {
+                return Ok((drawn(coupling, features)?, vec![]));
+            }
+            let base = drawn(coupling, features.div_ceil(2))?;
+            let sign = |m: usize| if m.is_multiple_of(2) { 1.0 } else { -1.0 };
+            Ok((Matrix::from_fn(features, dim, |m, l| sign(m) * base[(m / 2, l)]), vec![]))
+        }
+        Family::Trig => Ok((drawn(coupling, features)?, offsets(seed, features))),
+        Family::TrigPair => {
+            let base = drawn(coupling, features.div_ceil(2))?;
+            let mut shifts = offsets(seed, features);
+            // cos(t − π/2) = sin t. An odd last draw keeps its random offset, which is unbiased alone.
+            for (m, shift) in shifts.iter_mut().enumerate().take(features / 2 * 2) {
+                *shift = if m % 2 == 0 { 0.0 } else { -std::f64::consts::FRAC_PI_2 };
+            }
+            Ok((Matrix::from_fn(features, dim, |m, l| base[(m / 2, l)]), shifts))
+        }
+        _ => Ok((drawn(coupling, features)?, vec![])),
+    }
+}

@@ -1,0 +1,159 @@
+//! One side of a feature map, ready to project: everything that does not depend on the rows is
+//! folded into one matrix and a few vectors.
+
+use super::Side;
+use crate::linalg::{dot, product, product_transposed, scale_rows};
+use crate::{Kernel, Matrix, Parameters};
+
+/// `log f(ω_m, x) = W_mᵀ(x+s) + k_m + r(x)` for positive features, with
+/// `r(x) = −½‖R(x+s)‖² − lᵀx − l₀ + α‖x‖²`; `√2 cos(ω_mᵀx + θ_m) · e^{r(x)}` for trigonometric ones.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Projection {
+    /// `W`: one row a feature; the family's dense transform is already in it.
+    pub(crate) weights: Matrix<f64>,
+    /// `k_m`, or the offsets θ_m.
+    pub(crate) constants: Vec<f64>,
+    /// `s`, added before anything else: data far from zero would cancel if it came later.
+    pub(crate) shift: Vec<f64>,
+    /// What the rows have in common with every feature.
+    pub(crate) row: RowTerm,
+}
+
+/// The part of a log-feature that depends on the vector alone.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum RowTerm {
+    /// `½‖x‖² + α‖x‖²`.
+    Trigonometric { alpha: f64 },
+    /// `−½‖R(x+s)‖² − lᵀx − l₀ + α‖x‖²`.
+    Exponential { transform: Matrix<f64>, linear: Vec<f64>, constant: f64, alpha: f64 },
+}
+
+/// The features of a few rows.
+pub(crate) enum Block {
+    /// The logarithms of positive features.
+    Positive(Matrix<f64>),
+    /// Features of either sign, `values[i][m] · e^{row_log[i]}`.
+    Signed { row_log: Vec<f64>, values: Matrix<f64> },
+}
+
+impl Projection {
+    pub(crate) fn new(
+        kernel: Kernel,
+        parameters: Option<&Parameters>,
+        omega: &Matrix<f64>,
+        offsets: &[f64],
+        side: Side,
+    ) -> Self {
+        let alpha = kernel.alpha();
+        let Some(p) = parameters else {
+            let row = RowTerm::Trigonometric { alpha };
+            let shift = vec![0.0; omega.columns()];
+            return Self { weights: omega.clone(), constants: offsets.to_vec(), shift, row };
+        };
+        let (transform, shift, linear) = match side {
+            Side::Query => (p.query_transform(), p.query_shift(), p.key_shift()),
+            Side::Key => (p.key_transform(), p.key_shift(), p.query_shift()),
+        };
+        // −xᵀe − cᵀe on the query side, −cᵀy on the key side.
+        let constant = match side {
+            Side::Query => dot(p.query_shift(), p.key_shift()),
+            Side::Key => 0.0,
+        };
+        let root: Vec<f64> = p.quadratic().iter().map(|a| (1.0 - 4.0 * a).sqrt()).collect();
+        let weights = product(omega, &scale_rows(transform.clone(), &root));
+        let log_d = p.log_d();
+        let constants = (0..omega.rows())
+            .map(|m| {
+                let w = omega.row(m);
+                let square: f64 = w.iter().zip(p.quadratic()).map(|(w, a)| a * w * w).sum();
+                log_d + square
+            })
+            .collect();
+        let row = RowTerm::Exponential {
+            transform: transform.clone(),
+            linear: linear.to_vec(),
+            constant,
+            alpha,
+        };
+        Self { weights, constants, shift: shift.to_vec(), row }
+    }
+
+    pub(crate) fn is_finite(&self) -> bool {
+        self.weights.as_slice().iter().chain(&self.constants).all(|v| v.is_finite())
+    }
+
+    /// The features of rows that are already scaled.
+    pub(crate) fn features(&self, rows: &Matrix<f64>) -> Block {
+        let moved =
+            Matrix::from_fn(rows.rows(), rows.columns(), |i, l| rows[(i, l)] + self.shift[l]);
+        let mut out = product_transposed(&moved, &self.weights);
+        let row_log = self.row.values(rows, &moved);
+        match self.row {
+            RowTerm::Trigonometric { .. } => {
+                for i in 0..out.rows() {
+                    for (v, theta) in out.row_mut(i).iter_mut().zip(&self.constants) {
+                        *v = std::f64::consts::SQRT_2 * (*v + theta).cos();
+                    }
+                }
+                Block::Signed { row_log, values: out }
+            }
+            RowTerm::Exponential { .. } => {
+                for (i, term) in row_log.iter().enumerate() {
+                    let pairs = out.row_mut(i).iter_mut().zip(&self.constants);
+                    pairs.for_each(|(v, k)| *v += k + term);
+                }
+                Block::Positive(out)
+            }
+        }
+    }
+}
+
+impl RowTerm {
+    /// The term of each row, given the rows and the rows moved by the shift.
+    fn values(&self, rows: &Matrix<f64>, moved: &Matrix<f64>) -> Vec<f64> {
+        let norm = |i: usize| dot(rows.row(i), rows.row(i));
+        match self {
+            Self::Trigonometric { alpha } => {
+                (0..rows.rows()).map(|i| (0.5 + alpha) * norm(i)).collect()
+            }
+            Self::Exponential { transform, linear, constant, alpha } => {
+                let turned = product_transposed(moved, transform);
+                (0..rows.rows())
+                    .map(|i| {
+                        let quadratic = dot(turned.row(i), turned.row(i));
+                        -0.5 * quadratic - dot(rows.row(i), linear) - constant + alpha * norm(i)
+                    })
+                    .collect()
+            }
+        }
+    }
+}
+
+impl Block {
+    pub(crate) fn is_finite(&self) -> bool {
+        match self {
+            Self::Positive(logs) => logs.as_slice().iter().all(|v| v.is_finite()),
+            Self::Signed { row_log, values } => {
+                row_log.iter().chain(values.as_slice()).all(|v| v.is_finite())
+            }
+        }
+    }
+
+    /// A logarithmic scale a row, and the features without it, at most of order one.
+    pub(crate) fn row_scaled(self) -> (Vec<f64>, Matrix<f64>) {
+        match self {
+            Self::Signed { row_log, values } => (row_log, values),
+            Self::Positive(mut logs) => {
+                let scales = (0..logs.rows())
+                    .map(|i| {
+                        let row = logs.row_mut(i);
+                        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                        row.iter_mut().for_each(|v| *v = (*v - max).exp());
+                        max
+                    })
+                    .collect();
+                (scales, logs)
+            }
+        }
+    }
+}
