@@ -134,11 +134,18 @@ mod tests {
 
     #[test]
     fn dependent_rows_are_refused() {
-        let mut row = [0.6, 0.8, 0.0];
-        assert!(!orthonormalise(&[0.6, 0.8, 0.0], &mut row));
+        assert!(!orthonormalise(&[0.6, 0.8, 0.0], &mut [0.6, 0.8, 0.0]));
         assert!(!orthonormalise(&[], &mut [0.0, 0.0]));
-        // A full set leaves no room at all.
-        let mut row = [0.3, -0.7];
-        assert!(!orthonormalise(&[1.0, 0.0, 0.0, 1.0], &mut row));
+        // A full set leaves no room: only rounding errors remain, and they are not a direction.
+        let mut stream = Stream::new(2, 0);
+        let mut rows = vec![0.0; 6 * 5];
+        for start in (0..25).step_by(5) {
+            let (earlier, rest) = rows.split_at_mut(start);
+            next_direction(&mut stream, earlier, &mut rest[..5]);
+        }
+        let (full, row) = rows.split_at_mut(25);
+        stream.fill_normal(row);
+        assert!(!orthonormalise(full, row));
+        assert!(row.iter().any(|value| *value != 0.0));
     }
 }
