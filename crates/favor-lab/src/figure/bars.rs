@@ -12,7 +12,7 @@ use super::ticks;
 const MARGIN: f64 = 16.0;
 const TITLE_SIZE: f64 = 15.0;
 const CAPTION_SIZE: f64 = 11.0;
-const NAME_ROOM: f64 = 19.0;
+const NAME_ROOM: f64 = 20.0;
 const PLOT_HEIGHT: f64 = 240.0;
 // The longest name of a category before it is cut.
 const LONGEST_NAME: f64 = 150.0;
@@ -103,7 +103,7 @@ impl Bars {
         let drawn = self.groups.iter().flat_map(|g| g.values.iter().take(self.categories.len()));
         let references = self.references.iter().map(|r| r.value);
         let axis = Axis::for_bars(self.scale, drawn.copied().chain(references));
-        let ticks = axis.map(|a| ticks::choose(&a, PLOT_HEIGHT, |_| axes::TICK_SIZE));
+        let ticks = axis.map(|a| ticks::upward(&a, PLOT_HEIGHT, axes::TICK_SIZE));
         let ticks = ticks.unwrap_or_default();
 
         let names = Names::new(self);
@@ -123,7 +123,7 @@ impl Bars {
         let area = Area { left, top, width: area_width, height: PLOT_HEIGHT };
         let x_room = if self.x_label.is_empty() { 0.0 } else { NAME_ROOM };
         let legend_top = area.bottom() + names.height() + x_room + 8.0;
-        let below_legend = legend_top + legend.height();
+        let below_legend = legend_top + legend.height() + 4.0;
         let height = below_legend + lines.len() as f64 * 1.4 * CAPTION_SIZE + MARGIN;
 
         let mut svg = Svg::new(width, height, &self.title, caption);
@@ -143,7 +143,9 @@ impl Bars {
             let away = axes::TICK_GAP + axes::widest(&ticks) + 9.0;
             axes::vertical_name(&mut svg, area, away, &self.y_label);
         }
-        axes::horizontal_name(&mut svg, area, names.height() + 13.0, &self.x_label);
+        if !self.x_label.is_empty() {
+            axes::horizontal_name(&mut svg, area, names.height() + 15.0, &self.x_label);
+        }
         legend.draw(&mut svg, 0.5 * width, legend_top);
         for (i, line) in lines.iter().enumerate() {
             let y = below_legend + (i as f64 * 1.4 + 1.3) * CAPTION_SIZE;

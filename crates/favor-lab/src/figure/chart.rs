@@ -85,7 +85,7 @@ impl Figure {
         let below_title = MARGIN + title.len() as f64 * 1.3 * TITLE_SIZE + 2.0;
         let below_panels = below_title + grid.height();
         let legend_top = below_panels + 10.0;
-        let below_legend = legend_top + legend.height();
+        let below_legend = legend_top + legend.height() + 4.0;
         let height = below_legend + lines.len() as f64 * 1.4 * CAPTION_SIZE + MARGIN;
 
         let mut svg = Svg::new(grid.width(), height, &self.title, caption);
@@ -131,6 +131,8 @@ struct Grid {
     titles: Vec<Vec<String>>,
     /// Whether a panel shows the name of its horizontal and vertical axis.
     names: Vec<(bool, bool)>,
+    /// Width of the labels at the vertical axes of each column.
+    labels: Vec<f64>,
     /// Room left of each column.
     lefts: Vec<f64>,
     /// Room above and below each row.
@@ -155,18 +157,24 @@ impl Grid {
                 (!x.is_empty() && below != Some(x), !y.is_empty() && before != Some(y))
             })
             .collect();
-        let mut lefts = vec![0.0_f64; columns];
+        let mut labels = vec![0.0_f64; columns];
+        let mut named = vec![false; columns];
         let mut rows = vec![(0.0_f64, 0.0_f64); panels.len().div_ceil(columns)];
         for i in 0..panels.len() {
             let (x, y) = names[i];
-            let left = axes::TICK_GAP + plans[i].label_width() + if y { NAME_ROOM } else { 0.0 };
-            lefts[i % columns] = lefts[i % columns].max(left);
-            let above = titles[i].len() as f64 * 1.25 * PANEL_TITLE_SIZE + 10.0;
+            labels[i % columns] = labels[i % columns].max(plans[i].label_width());
+            named[i % columns] |= y;
+            let above = titles[i].len() as f64 * 1.25 * PANEL_TITLE_SIZE + 14.0;
             let below = axes::tick_room() + if x { NAME_ROOM } else { 0.0 };
             let row = &mut rows[i / columns];
             *row = (row.0.max(above), row.1.max(below));
         }
-        Self { plot, columns, plans, titles, names, lefts, rows }
+        let lefts = labels
+            .iter()
+            .zip(named)
+            .map(|(wide, named)| axes::TICK_GAP + wide + if named { NAME_ROOM } else { 0.0 })
+            .collect();
+        Self { plot, columns, plans, titles, names, labels, lefts, rows }
     }
 
     fn width(&self) -> f64 {
@@ -199,7 +207,8 @@ impl Grid {
             axes::horizontal_name(svg, area, axes::tick_room() + 13.0, &panel.x_label);
         }
         if y {
-            let away = axes::TICK_GAP + self.plans[i].label_width() + 8.0;
+            // The same for all panels of a column, so that their names stand in one line.
+            let away = axes::TICK_GAP + self.labels[i % self.columns] + 8.0;
             axes::vertical_name(svg, area, away, &panel.y_label);
         }
     }

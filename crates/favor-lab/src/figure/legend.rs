@@ -93,14 +93,13 @@ pub(super) fn widths(emphasised: bool) -> (f64, f64) {
 pub(super) fn bar(svg: &mut Svg, look: Look, corner: (f64, f64), size: (f64, f64), note: &str) {
     let (x, y) = (number(corner.0), number(corner.1));
     let (width, height) = (number(size.0), number(size.1));
-    let opacity = if look.hollow { "0.3" } else { "1" };
+    let filling = look.filling();
     let attributes = [
         ("x", x.as_str()),
         ("y", &y),
         ("width", &width),
         ("height", &height),
-        ("fill", look.colour),
-        ("fill-opacity", opacity),
+        ("fill", &filling),
         ("stroke", look.colour),
         ("stroke-width", if look.hollow { "1" } else { "0" }),
     ];

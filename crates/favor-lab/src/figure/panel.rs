@@ -80,8 +80,8 @@ impl Panel {
         let axes = self.x_axis().zip(self.y_axis());
         let (x_ticks, y_ticks) = match &axes {
             Some((x, y)) => (
-                ticks::choose(x, width, |label| label.width(axes::TICK_SIZE)),
-                ticks::choose(y, height, |_| axes::TICK_SIZE),
+                ticks::across(x, width, axes::TICK_SIZE),
+                ticks::upward(y, height, axes::TICK_SIZE),
             ),
             None => (Ticks::default(), Ticks::default()),
         };

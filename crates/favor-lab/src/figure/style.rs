@@ -56,6 +56,11 @@ impl Look {
         }
     }
 
+    /// The colour of the inside of a bar.
+    pub(super) fn filling(&self) -> String {
+        if self.hollow { pale(self.colour) } else { self.colour.to_owned() }
+    }
+
     /// Draws the marker; `note` is what a reader sees who points at it.
     pub(super) fn draw_marker(&self, svg: &mut Svg, x: f64, y: f64, radius: f64, note: &str) {
         let open = matches!(self.marker, Marker::Cross | Marker::Plus);
@@ -68,7 +73,7 @@ impl Look {
         let (stroke, width) = match (open, self.hollow) {
             (true, _) => (self.colour, radius * 0.5),
             (false, true) => (self.colour, radius * 0.38),
-            (false, false) => ("#ffffff", radius * 0.18),
+            (false, false) => ("#ffffff", radius * 0.12),
         };
         let path = self.marker.path(x, y, radius);
         let width = number(width);
@@ -76,6 +81,16 @@ impl Look {
             [("d", path.as_str()), ("fill", fill), ("stroke", stroke), ("stroke-width", &width)];
         svg.noted("path", &attributes, note);
     }
+}
+
+/// A colour of six hexadecimal digits, mixed with white.
+fn pale(colour: &str) -> String {
+    let part = |at: usize| {
+        let digits = colour.get(at..at + 2).unwrap_or("00");
+        let value = f64::from(u8::from_str_radix(digits, 16).unwrap_or(0));
+        (255.0 - 0.35 * (255.0 - value)).round() as u8
+    };
+    format!("#{:02x}{:02x}{:02x}", part(1), part(3), part(5))
 }
 
 /// Dashes of the reference line that stands at this place among the names.

@@ -19,9 +19,20 @@ pub(super) struct Ticks {
     pub(super) minor: Vec<f64>,
 }
 
-/// As many marks as have room: along `length`, each label needs its `extent` and a gap.
-pub(super) fn choose(axis: &Axis, length: f64, extent: impl Fn(&Label) -> f64) -> Ticks {
-    let most = ((length / 34.0) as usize).clamp(3, 9);
+/// Marks of a horizontal axis of this length.
+pub(super) fn across(axis: &Axis, length: f64, size: f64) -> Ticks {
+    choose(axis, length, 28.0, |label| label.width(size))
+}
+
+/// Marks of a vertical axis of this length.
+pub(super) fn upward(axis: &Axis, length: f64, size: f64) -> Ticks {
+    choose(axis, length, 24.0, |_| size)
+}
+
+/// As many marks as have room: one every `spacing` at most, and each label needs its `extent`
+/// and a gap.
+fn choose(axis: &Axis, length: f64, spacing: f64, extent: impl Fn(&Label) -> f64) -> Ticks {
+    let most = ((length / spacing) as usize).clamp(3, 10);
     let fits = |ticks: &Ticks| {
         ticks.major.windows(2).all(|pair| {
             let needed = 0.5 * (extent(&pair[0].label) + extent(&pair[1].label)) + 7.0;
@@ -170,7 +181,7 @@ mod tests {
 
     fn labels(scale: Scale, low: f64, high: f64) -> Vec<String> {
         let axis = Axis::between(scale, (low, high)).unwrap();
-        let ticks = choose(&axis, 200.0, |label| label.width(10.0));
+        let ticks = across(&axis, 200.0, 10.0);
         assert!(ticks.major.iter().all(|t| (-1e-6..=1.0 + 1e-6).contains(&t.at)));
         let text = |l: &Label| match &l.exponent {
             Some(e) => format!("{}^{e}", l.base),
@@ -181,10 +192,7 @@ mod tests {
 
     #[test]
     fn linear_marks_are_round() {
-        assert_eq!(
-            labels(Scale::Linear, 0.0, 1.0),
-            ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"].map(|l| if l == "0.0" { "0" } else { l })
-        );
+        assert_eq!(labels(Scale::Linear, 0.0, 1.0), ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(labels(Scale::Linear, -1.5, 1.2), ["−1.5", "−1.0", "−0.5", "0", "0.5", "1.0"]);
         assert_eq!(labels(Scale::Linear, 0.0, 4e7)[1], "1×10^7");
         assert_eq!(labels(Scale::Linear, 0.0, 3e-8)[1], "1×10^−8");
@@ -211,7 +219,7 @@ mod tests {
                 (5e-324, 1e-280),
             ] {
                 let Some(axis) = Axis::between(scale, (low, high)) else { continue };
-                let ticks = choose(&axis, 200.0, |label| label.width(10.0));
+                let ticks = across(&axis, 200.0, 10.0);
                 assert!(
                     ticks.major.len() < 12 && ticks.minor.len() < 100,
                     "{scale:?} {low} {high}"
