@@ -2,6 +2,7 @@
 
 mod attention;
 mod element;
+mod engine;
 mod error;
 mod family;
 mod kernel;
@@ -11,6 +12,7 @@ mod moments;
 mod parameters;
 mod product;
 mod rows;
+mod simd;
 
 pub mod diagnose;
 pub mod draw;
@@ -18,6 +20,7 @@ pub mod draw;
 pub use attention::{Baseline, Mask, baseline_attention, exact_attention, feature_attention};
 pub use draw::Coupling;
 pub use element::Element;
+pub use engine::{Number, Options, Tensor, attention};
 pub use error::{Error, Result};
 pub use family::Family;
 pub use kernel::{Kernel, LogScaled};

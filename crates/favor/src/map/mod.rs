@@ -1,13 +1,17 @@
 //! The feature map: parameters and ω together, fitted once, used by both sides.
 
+mod packed;
 mod side;
 mod store;
 
 use crate::draw::{draw, offsets};
 use crate::{Coupling, Element, Error, Family, Kernel, LogScaled, Matrix, Moments, Parameters};
 use crate::{Result, Rows};
+use packed::PackedCache;
+pub(crate) use packed::{Cached, PackedMap, PackedSide, Panels};
 use serde::{Deserialize, Serialize};
-pub(crate) use side::{Block, Projection};
+pub(crate) use side::Block;
+use side::Projection;
 
 /// Rows that are turned into features at a time.
 pub(crate) const BLOCK: usize = 256;
@@ -93,6 +97,7 @@ pub struct FeatureMap {
     record: Record,
     query: Projection,
     key: Projection,
+    packed: PackedCache,
 }
 
 /// All that defines a map; the rest is derived from it.
@@ -153,7 +158,7 @@ impl FeatureMap {
                 hint: "divide the data by a constant",
             });
         }
-        Ok(Self { query, key, record })
+        Ok(Self { query, key, record, packed: PackedCache::default() })
     }
 
     /// What the map was fitted as.

@@ -1,0 +1,214 @@
+//! Attention over whole tensors: which head goes where, masks, threads.
+
+use super::causal::forward_causal;
+use super::forward::forward;
+use super::number::Number;
+use super::strided::Strided;
+use super::tensor::Tensor;
+use crate::{Error, FeatureMap, Mask, Matrix, Result, feature_attention};
+use rayon::prelude::*;
+
+/// What a call of [`attention`] may see and use.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options<'a> {
+    /// A query sees its own and earlier keys only.
+    pub causal: bool,
+    /// `batch × keys`, false where a key is padding: it is then in no sum.
+    pub key_mask: Option<&'a [bool]>,
+    /// Sequences packed one after the other along the length, of a batch of one: sequence `i` has
+    /// the tokens `offsets[i]..offsets[i+1]`, and sees nothing else.
+    pub offsets: Option<&'a [usize]>,
+    /// The number of threads; rayon's own by default. No result depends on it.
+    pub threads: Option<usize>,
+}
+
+/// Attention by features over tensors `[batch, heads, length, dim]`: the fast way. `maps` holds one
+/// map for all heads, or one a head. The result is `[batch, heads, length, value dim]`, one number
+/// after the other.
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Kernel, Moments, Options, Rows, Tensor, attention};
+/// let (q, k, v) = (vec![0.1_f32; 64 * 8], vec![0.2_f32; 64 * 8], vec![1.0_f32; 64 * 8]);
+/// let m = Moments::of(Rows::new(&q, 64, 8)?)?;
+/// let map = FeatureSpec::new(Family::Balanced, 32).kernel(Kernel::attention(8)).fit(&m, &m)?;
+/// let tensor = |data| Tensor::new(data, [1, 1, 64, 8]);
+/// let out = attention(&[map], tensor(&q)?, tensor(&k)?, tensor(&v)?, &Options::default())?;
+/// assert!((out[0] - 1.0).abs() < 1e-5); // the values are all one
+/// # Ok::<(), favor::Error>(())
+/// ```
+pub fn attention<T: Number>(
+    maps: &[FeatureMap],
+    q: Tensor<'_, T>,
+    k: Tensor<'_, T>,
+    v: Tensor<'_, T>,
+    options: &Options<'_>,
+) -> Result<Vec<T>> {
+    let plan = Plan::new(maps, q.shape(), k.shape(), v.shape(), options)?;
+    let [batch, heads, length, _] = q.shape();
+    let columns = v.shape()[3];
+    let mut out = vec![T::default(); batch * heads * length * columns];
+    let tasks = plan.cut(&mut out, columns);
+    let count = tasks.len();
+    super::threads::within(options.threads, || {
+        tasks.into_par_iter().try_for_each(|(task, out)| {
+            let (q, k, v) = task.views(q, k, v);
+            let mask = task.mask(options, &plan);
+            head(task.map(maps), q, k, v, mask, options.causal, count, out)
+        })
+    })?;
+    Ok(out)
+}
+
+/// One head: the engine, or the plain way where the engine's number format ends.
+#[allow(clippy::too_many_arguments)]
+fn head<T: Number>(
+    map: &FeatureMap,
+    q: Strided<'_, T>,
+    k: Strided<'_, T>,
+    v: Strided<'_, T>,
+    mask: Option<&[bool]>,
+    causal: bool,
+    heads: usize,
+    out: &mut [T],
+) -> Result<()> {
+    let fast = match map.packed::<T::Real>() {
+        None => return plain(map, q, k, v, mask, causal, out),
+        Some(packed) if causal => forward_causal(packed, q, k, v, mask, heads, out),
+        Some(packed) => forward(packed, q, k, v, mask, out),
+    };
+    match fast {
+        Err(Error::Overflow { .. }) => plain(map, q, k, v, mask, causal, out),
+        other => other.map(|_| ()),
+    }
+}
+
+fn plain<T: Number>(
+    map: &FeatureMap,
+    q: Strided<'_, T>,
+    k: Strided<'_, T>,
+    v: Strided<'_, T>,
+    mask: Option<&[bool]>,
+    causal: bool,
+    out: &mut [T],
+) -> Result<()> {
+    let (q, k, v) = (q.to_matrix(), k.to_matrix(), v.to_matrix());
+    let result: Matrix<f64> =
+        feature_attention(map, q.view(), k.view(), v.view(), Mask { causal, keys: mask })?;
+    for (o, x) in out.iter_mut().zip(result.as_slice()) {
+        *o = T::narrow_f64(*x);
+    }
+    Ok(())
+}
+
+/// Checked shapes, and the tasks that they make.
+pub(super) struct Plan {
+    batch: usize,
+    heads: usize,
+    keys: usize,
+    /// First and last token of each sequence of queries, and of keys.
+    sequences: Vec<(usize, usize, usize, usize)>,
+}
+
+/// One head of one sequence.
+pub(super) struct Task {
+    batch: usize,
+    head: usize,
+    queries: (usize, usize),
+    keys: (usize, usize),
+}
+
+impl Plan {
+    pub(super) fn new(
+        maps: &[FeatureMap],
+        q: [usize; 4],
+        k: [usize; 4],
+        v: [usize; 4],
+        options: &Options<'_>,
+    ) -> Result<Self> {
+        let invalid = |what, reason| Err(Error::invalid(what, reason));
+        let [batch, heads, length, dim] = q;
+        if q.contains(&0) || k.contains(&0) || v.contains(&0) {
+            return invalid(
+                "tensors",
+                format!("empty axis in queries {q:?}, keys {k:?}, values {v:?}"),
+            );
+        }
+        if k[..2] != q[..2] || k[3] != dim || v[..3] != k[..3] {
+            return invalid(
+                "tensors",
+                format!("queries {q:?}, keys {k:?} and values {v:?} do not fit"),
+            );
+        }
+        if maps.len() != 1 && maps.len() != heads {
+            return invalid("maps", format!("{} maps for {heads} heads", maps.len()));
+        }
+        if let Some(map) = maps.iter().find(|m| m.dim() != dim) {
+            return invalid("maps", format!("a map of dimension {} for heads of {dim}", map.dim()));
+        }
+        if options.causal && length != k[2] {
+            return invalid("tensors", format!("causal with {length} queries and {} keys", k[2]));
+        }
+        if let Some(mask) = options.key_mask
+            && mask.len() != batch * k[2]
+        {
+            return invalid(
+                "key mask",
+                format!("{} entries for {batch} × {} keys", mask.len(), k[2]),
+            );
+        }
+        let sequences = match options.offsets {
+            None => vec![(0, length, 0, k[2])],
+            Some(offsets) => {
+                let rising = offsets.windows(2).all(|w| w[0] < w[1]);
+                let whole = offsets.first() == Some(&0) && offsets.last() == Some(&length);
+                if batch != 1 || length != k[2] || !rising || !whole {
+                    let reason = "packed sequences need a batch of one, as many queries as keys, and \
+                                  offsets that rise from 0 to the length";
+                    return invalid("offsets", reason.into());
+                }
+                offsets.windows(2).map(|w| (w[0], w[1], w[0], w[1])).collect()
+            }
+        };
+        Ok(Self { batch, heads, keys: k[2], sequences })
+    }
+
+    /// The tasks, each with its part of a buffer of `[batch, heads, length, columns]`.
+    pub(super) fn cut<'o, T>(
+        &self,
+        mut out: &'o mut [T],
+        columns: usize,
+    ) -> Vec<(Task, &'o mut [T])> {
+        let mut tasks = Vec::with_capacity(self.batch * self.heads * self.sequences.len());
+        for batch in 0..self.batch {
+            for head in 0..self.heads {
+                for &(q0, q1, k0, k1) in &self.sequences {
+                    let (own, rest) = out.split_at_mut((q1 - q0) * columns);
+                    tasks.push((Task { batch, head, queries: (q0, q1), keys: (k0, k1) }, own));
+                    out = rest;
+                }
+            }
+        }
+        tasks
+    }
+}
+
+impl Task {
+    pub(super) fn map<'m>(&self, maps: &'m [FeatureMap]) -> &'m FeatureMap {
+        &maps[if maps.len() == 1 { 0 } else { self.head }]
+    }
+
+    pub(super) fn views<'a, T: Number>(
+        &self,
+        q: Tensor<'a, T>,
+        k: Tensor<'a, T>,
+        v: Tensor<'a, T>,
+    ) -> (Strided<'a, T>, Strided<'a, T>, Strided<'a, T>) {
+        let keys = |t: Tensor<'a, T>| t.head(self.batch, self.head, self.keys.0, self.keys.1);
+        (q.head(self.batch, self.head, self.queries.0, self.queries.1), keys(k), keys(v))
+    }
+
+    pub(super) fn mask<'a>(&self, options: &Options<'a>, plan: &Plan) -> Option<&'a [bool]> {
+        let start = self.batch * plan.keys;
+        options.key_mask.map(|mask| &mask[start + self.keys.0..start + self.keys.1])
+    }
+}

@@ -1,0 +1,155 @@
+//! Attention of one head by features, forward: every query sees every key.
+
+use super::number::Number;
+use super::strided::Strided;
+use super::sums::Sums;
+use super::tile::{Scratch, overflow};
+use crate::map::{PackedMap, PackedSide};
+use crate::simd::{Constants, Kernels, Real, Shape};
+use crate::{Element, Result};
+use rayon::prelude::*;
+
+/// The pieces that a sequence is cut into for parallel work: a function of the length alone, so
+/// that no result depends on the number of threads. At most 16, so that partial sums stay small.
+pub(crate) fn piece(length: usize) -> usize {
+    length.div_ceil(16).max(1024).next_multiple_of(64)
+}
+
+/// The rows of a piece that are not masked.
+pub(crate) fn visible(mask: Option<&[bool]>, start: usize, end: usize) -> Vec<usize> {
+    (start..end).filter(|&i| mask.is_none_or(|m| m[i])).collect()
+}
+
+/// The sums over all keys that are not masked.
+pub(crate) fn sum_keys<T: Number>(
+    side: &PackedSide<T::Real>,
+    keys: Strided<'_, T>,
+    values: Strided<'_, T>,
+    mask: Option<&[bool]>,
+) -> Result<Sums<T::Real>> {
+    let size = piece(keys.rows);
+    let parts: Result<Vec<_>> = (0..keys.rows.div_ceil(size))
+        .into_par_iter()
+        .map(|p| {
+            let rows = visible(mask, p * size, ((p + 1) * size).min(keys.rows));
+            let mut sums = Sums::new(side, values.columns);
+            let mut scratch = Scratch::new(side, values.columns);
+            sums.add(side, keys, values, &rows, &mut scratch)?;
+            Ok(sums)
+        })
+        .collect();
+    let mut parts = parts?.into_iter();
+    let mut total = parts.next().unwrap_or_else(|| Sums::new(side, values.columns));
+    parts.for_each(|part| total.merge(&part));
+    Ok(total)
+}
+
+/// Attention of one head; `out` holds the rows of the outputs one after the other.
+pub(crate) fn forward<T: Number>(
+    map: &PackedMap<T::Real>,
+    q: Strided<'_, T>,
+    k: Strided<'_, T>,
+    v: Strided<'_, T>,
+    mask: Option<&[bool]>,
+    out: &mut [T],
+) -> Result<Sums<T::Real>> {
+    let sums = sum_keys(&map.key, k, v, mask)?;
+    apply(map, &sums, q, v.columns, out)?;
+    Ok(sums)
+}
+
+/// The outputs of all queries, given the sums over the keys.
+pub(crate) fn apply<T: Number>(
+    map: &PackedMap<T::Real>,
+    sums: &Sums<T::Real>,
+    q: Strided<'_, T>,
+    columns: usize,
+    out: &mut [T],
+) -> Result<()> {
+    if sums.keys == 0 {
+        out.fill(T::default());
+        return Ok(());
+    }
+    let size = piece(q.rows);
+    out.par_chunks_mut(size * columns).enumerate().try_for_each(|(p, out)| {
+        let mut scratch = Scratch::new(&map.query, columns);
+        let rows: Vec<usize> = (p * size..((p + 1) * size).min(q.rows)).collect();
+        let step = scratch.capacity;
+        for (rows, out) in rows.chunks(step).zip(out.chunks_mut(step * columns)) {
+            query_tile(&map.query, sums, q, rows, &mut scratch)?;
+            normalise(&scratch.values, scratch.value_width, &scratch.terms, columns, out)?;
+        }
+        Ok(())
+    })
+}
+
+/// Features of a tile of queries in `features`, denominators in `terms`, numerators in `values`.
+pub(crate) fn query_tile<T: Number>(
+    side: &PackedSide<T::Real>,
+    sums: &Sums<T::Real>,
+    q: Strided<'_, T>,
+    rows: &[usize],
+    scratch: &mut Scratch<T::Real>,
+) -> Result<()> {
+    scratch.project(side, "queries", q, rows)?;
+    let tile = scratch.tile(side, rows.len());
+    let Scratch { kernels, features, terms, values, row_exponents, .. } = scratch;
+    let (exponents, totals) = (&sums.exponents, &sums.totals);
+    kernels.query_features(
+        tile,
+        features,
+        &side.constants,
+        exponents,
+        totals,
+        terms,
+        row_exponents,
+    );
+    times_sums(kernels, (features, tile.stride), side.features, rows.len(), sums, values);
+    Ok(())
+}
+
+/// `values = features · sums`.
+pub(crate) fn times_sums<R: Real>(
+    kernels: &Kernels<R>,
+    features: (&[R], usize),
+    depth: usize,
+    rows: usize,
+    sums: &Sums<R>,
+    values: &mut [R],
+) {
+    let shape = Shape {
+        rows,
+        columns: sums.width,
+        depth,
+        a: (features.1, 1),
+        b_row: sums.width,
+        b_panel: 2 * kernels.lanes,
+        c_row: sums.width,
+        accumulate: false,
+    };
+    kernels.gemm(&shape, features.0, &sums.values, values);
+}
+
+/// Writes numerators divided by denominators. A row without a denominator saw no key: zeros.
+pub(crate) fn normalise<T: Number>(
+    numerators: &[T::Real],
+    width: usize,
+    denominators: &[T::Real],
+    columns: usize,
+    out: &mut [T],
+) -> Result<()> {
+    for ((out, row), denominator) in
+        out.chunks_mut(columns).zip(numerators.chunks(width)).zip(denominators)
+    {
+        let inverse = T::Real::from_f64(1.0 / denominator.to_f64());
+        if *denominator == T::Real::ZERO {
+            out.fill(T::default());
+            continue;
+        }
+        if !inverse.is_finite() {
+            return Err(overflow::<T>());
+        }
+        T::scaled_into(row, inverse, out);
+    }
+    Ok(())
+}

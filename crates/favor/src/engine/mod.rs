@@ -1,0 +1,16 @@
+//! The fast engine: attention and kernel products in fused tiles, with memory `O(M·d)` beside the
+//! inputs and outputs. The plain implementations are what it is tested against.
+
+mod attention;
+mod causal;
+mod forward;
+mod number;
+mod strided;
+mod sums;
+mod tensor;
+mod threads;
+mod tile;
+
+pub use attention::{Options, attention};
+pub use number::Number;
+pub use tensor::Tensor;

@@ -1,0 +1,54 @@
+//! A matrix inside a tensor: rows and columns at any distance from one another.
+
+use super::number::Number;
+use crate::{Element, Error, Matrix};
+
+/// A borrowed matrix with any strides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Strided<'a, T> {
+    pub(crate) data: &'a [T],
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) row_stride: usize,
+    pub(crate) column_stride: usize,
+}
+
+impl<'a, T: Number> Strided<'a, T> {
+    /// The numbers `i, l` without a check beyond the slice's own.
+    pub(crate) fn at(&self, i: usize, l: usize) -> T {
+        self.data[i * self.row_stride + l * self.column_stride]
+    }
+
+    /// The row, where its numbers lie side by side.
+    pub(crate) fn row(&self, i: usize) -> Option<&'a [T]> {
+        let start = i * self.row_stride;
+        (self.column_stride == 1).then(|| &self.data[start..start + self.columns])
+    }
+
+    /// Copies a row, converted, to `out`.
+    pub(crate) fn widen_row(&self, i: usize, out: &mut [T::Real]) {
+        match self.row(i) {
+            Some(row) => row.iter().zip(out).for_each(|(x, o)| *o = x.widen()),
+            None => (0..self.columns).zip(out).for_each(|(l, o)| *o = self.at(i, l).widen()),
+        }
+    }
+
+    /// The error that names the first entry of a row that is not finite.
+    pub(crate) fn non_finite(&self, what: &'static str, rows: &[usize]) -> Option<Error> {
+        for &row in rows {
+            for column in 0..self.columns {
+                let value = self.at(row, column).widen();
+                if !value.is_finite() {
+                    let value = value.to_f64();
+                    return Some(Error::NonFinite { what, row, column, value });
+                }
+            }
+        }
+        None
+    }
+
+    /// The matrix in `f64`.
+    pub(crate) fn to_matrix(self) -> Matrix<f64> {
+        Matrix::from_fn(self.rows, self.columns, |i, l| self.at(i, l).widen().to_f64())
+    }
+}

@@ -1,0 +1,144 @@
+//! `SᵀV` and `Sᵀ1` of a set of keys, with one integer exponent a feature.
+
+use super::number::Number;
+use super::strided::Strided;
+use super::tile::{Scratch, overflow};
+use crate::map::PackedSide;
+use crate::simd::{Constants, Real, Shape};
+use crate::{Element, Result};
+
+/// Sums over keys; feature `m` stands for `row m · 2^{exponent m}`.
+#[derive(Debug, Clone)]
+pub(crate) struct Sums<R> {
+    /// −∞ before the first key.
+    pub(crate) exponents: Vec<R>,
+    /// `Σ_j S_m(y_j)`; zero in the columns beyond the last feature.
+    pub(crate) totals: Vec<R>,
+    /// `Σ_j S_m(y_j) v_j`, `width` numbers a feature.
+    pub(crate) values: Vec<R>,
+    pub(crate) width: usize,
+    pub(crate) keys: usize,
+}
+
+impl<R: Real> Sums<R> {
+    pub(crate) fn new(side: &PackedSide<R>, value_columns: usize) -> Self {
+        let features = side.weights.width;
+        let width = value_columns.next_multiple_of(R::kernels().lanes);
+        Self {
+            exponents: vec![R::from_f64(f64::NEG_INFINITY); features],
+            totals: vec![R::ZERO; features],
+            values: vec![R::ZERO; features * width],
+            width,
+            keys: 0,
+        }
+    }
+
+    /// Adds the keys `rows` with their values.
+    pub(crate) fn add<T: Number<Real = R>>(
+        &mut self,
+        side: &PackedSide<R>,
+        keys: Strided<'_, T>,
+        values: Strided<'_, T>,
+        rows: &[usize],
+        scratch: &mut Scratch<R>,
+    ) -> Result<()> {
+        for rows in rows.chunks(scratch.capacity) {
+            self.load_keys(side, keys, rows, scratch)?;
+            scratch.pack_values("values", values, rows)?;
+            self.consume(side, rows.len(), scratch);
+        }
+        self.finish::<T>(side)
+    }
+
+    /// Projects keys into the scratch's features, exponents raised and row terms ready.
+    pub(crate) fn load_keys<T: Number<Real = R>>(
+        &mut self,
+        side: &PackedSide<R>,
+        keys: Strided<'_, T>,
+        rows: &[usize],
+        scratch: &mut Scratch<R>,
+    ) -> Result<()> {
+        scratch.project(side, "keys", keys, rows)?;
+        scratch.compute_terms(side, rows.len());
+        let tile = scratch.tile(side, rows.len());
+        let Scratch { kernels, features, terms, shrink, .. } = scratch;
+        if kernels.raise_exponents(
+            tile,
+            features,
+            terms,
+            &side.constants,
+            &mut self.exponents,
+            shrink,
+        ) {
+            self.shrink(shrink);
+        }
+        Ok(())
+    }
+
+    /// Turns the loaded keys into features and adds them with the packed values.
+    pub(crate) fn consume(&mut self, side: &PackedSide<R>, rows: usize, scratch: &mut Scratch<R>) {
+        let tile = scratch.tile(side, rows);
+        let Scratch { kernels, features, terms, values, .. } = scratch;
+        let totals = &mut self.totals;
+        kernels.key_features(tile, features, terms, &side.constants, &self.exponents, totals);
+        let shape = Shape {
+            rows: side.features,
+            columns: self.width,
+            depth: rows,
+            a: (1, tile.stride),
+            b_row: self.width,
+            b_panel: 2 * kernels.lanes,
+            c_row: self.width,
+            accumulate: true,
+        };
+        kernels.gemm(&shape, features, values, &mut self.values);
+        self.keys += rows;
+    }
+
+    /// Clears the columns that are no features; refuses sums that left the number format.
+    pub(crate) fn finish<T: Number<Real = R>>(&mut self, side: &PackedSide<R>) -> Result<()> {
+        self.totals[side.features..].fill(R::ZERO);
+        match self.totals.iter().all(|v| v.is_finite()) {
+            true => Ok(()),
+            false => Err(overflow::<T>()),
+        }
+    }
+
+    pub(crate) fn shrink(&mut self, factors: &[R]) {
+        let rows = self.values.chunks_mut(self.width);
+        for ((row, total), factor) in rows.zip(&mut self.totals).zip(factors) {
+            if *factor != R::ONE {
+                *total = times(*total, *factor);
+                row.iter_mut().for_each(|v| *v = times(*v, *factor));
+            }
+        }
+    }
+
+    /// Adds the sums over other keys.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if other.keys == 0 {
+            return;
+        }
+        let power = |n: f64| R::from_f64(n.max(-2000.0).exp2());
+        for m in 0..self.exponents.len() {
+            let (own, new) = (self.exponents[m].to_f64(), other.exponents[m].to_f64());
+            let largest = own.max(new);
+            let (keep, take) = (power(own - largest), power(new - largest));
+            self.exponents[m] = R::from_f64(largest);
+            self.totals[m] = sum(times(self.totals[m], keep), times(other.totals[m], take));
+            let range = m * self.width..(m + 1) * self.width;
+            for (a, b) in self.values[range.clone()].iter_mut().zip(&other.values[range]) {
+                *a = sum(times(*a, keep), times(*b, take));
+            }
+        }
+        self.keys += other.keys;
+    }
+}
+
+fn times<R: Real>(a: R, b: R) -> R {
+    R::from_f64(a.to_f64() * b.to_f64())
+}
+
+fn sum<R: Real>(a: R, b: R) -> R {
+    R::from_f64(a.to_f64() + b.to_f64())
+}

@@ -1,0 +1,191 @@
+//! Tiles: a block of rows is packed, projected, turned into features and consumed while it is in
+//! cache. The matrices of features are never written to memory as a whole.
+
+use super::number::Number;
+use super::strided::Strided;
+use crate::map::{PackedSide, Panels};
+use crate::simd::{Constants, Kernels, Real, Shape, Tile};
+use crate::{Element, Error, Result};
+
+/// Numbers of a tile of features: it should stay in the second-level cache beside the weights.
+const TILE_NUMBERS: usize = 24 * 1024;
+
+/// Rows of a tile for this many features.
+pub(crate) fn tile_rows(width: usize) -> usize {
+    (TILE_NUMBERS / width.max(1)).clamp(24, 192) / 12 * 12
+}
+
+/// Memory for the tiles of one thread.
+pub(crate) struct Scratch<R: Real> {
+    pub(crate) kernels: &'static Kernels<R>,
+    /// Rows a tile can hold.
+    pub(crate) capacity: usize,
+    /// The packed vectors, `dim_padded` numbers a row.
+    pub(crate) vectors: Vec<R>,
+    /// The features, `stride` numbers a row.
+    pub(crate) features: Vec<R>,
+    /// From one row of features to the next: not a power of two, which would crowd the cache.
+    pub(crate) stride: usize,
+    /// The packed values or the outputs, `value_width` numbers a row.
+    pub(crate) values: Vec<R>,
+    pub(crate) value_width: usize,
+    /// One number a row.
+    pub(crate) terms: Vec<R>,
+    pub(crate) row_exponents: Vec<R>,
+    /// One number a feature.
+    pub(crate) shrink: Vec<R>,
+    /// `Rv`, for dense row terms.
+    turned: Vec<R>,
+}
+
+impl<R: Real> Scratch<R> {
+    pub(crate) fn new(side: &PackedSide<R>, value_columns: usize) -> Self {
+        let kernels = R::kernels();
+        let capacity = tile_rows(side.weights.width);
+        let stride = side.weights.width + kernels.lanes;
+        let value_width = value_columns.next_multiple_of(kernels.lanes);
+        let turned = side.dense.as_ref().map_or(0, |d| capacity * d.transform.width);
+        Self {
+            kernels,
+            capacity,
+            vectors: vec![R::ZERO; capacity * side.dim_padded],
+            features: vec![R::ZERO; capacity * stride],
+            stride,
+            values: vec![R::ZERO; capacity * value_width],
+            value_width,
+            terms: vec![R::ZERO; capacity],
+            row_exponents: vec![R::ZERO; capacity],
+            shrink: vec![R::ZERO; side.weights.width],
+            turned: vec![R::ZERO; turned],
+        }
+    }
+
+    pub(crate) fn tile(&self, side: &PackedSide<R>, rows: usize) -> Tile {
+        Tile { rows, columns: side.weights.width, stride: self.stride }
+    }
+
+    /// Packs the given rows, scaled and moved, and projects them into `features`.
+    pub(crate) fn project<T: Number<Real = R>>(
+        &mut self,
+        side: &PackedSide<R>,
+        what: &'static str,
+        source: Strided<'_, T>,
+        rows: &[usize],
+    ) -> Result<()> {
+        let finite = self.pack_vectors(side, source, rows);
+        if !finite {
+            return Err(source.non_finite(what, rows).unwrap_or_else(overflow::<T>));
+        }
+        let (count, stride) = (rows.len(), self.stride);
+        multiply(
+            self.kernels,
+            &side.weights,
+            count,
+            (&self.vectors, side.dim_padded),
+            (&mut self.features, stride),
+        );
+        Ok(())
+    }
+
+    fn pack_vectors<T: Number<Real = R>>(
+        &mut self,
+        side: &PackedSide<R>,
+        source: Strided<'_, T>,
+        rows: &[usize],
+    ) -> bool {
+        let width = side.dim_padded;
+        let consecutive = rows.last().is_some_and(|last| last - rows[0] + 1 == rows.len());
+        if let (true, 1, true, Some(data)) =
+            (consecutive, source.column_stride, width == side.dim, T::as_real(source.data))
+        {
+            let stride = source.row_stride;
+            let tile = Tile { rows: rows.len(), columns: width, stride: stride.max(width) };
+            // Rows that overlap (stride below the width) take the plain way.
+            if stride >= width {
+                let x = &data[rows[0] * stride..];
+                return self.kernels.affine(tile, x, side.scale, &side.shift, &mut self.vectors);
+            }
+        }
+        for (out, &i) in self.vectors.chunks_mut(width).zip(rows) {
+            source.widen_row(i, &mut out[..side.dim]);
+            out[side.dim..].fill(R::ZERO);
+        }
+        let tile = Tile { rows: rows.len(), columns: width, stride: width };
+        let plain = self.vectors.clone();
+        self.kernels.affine(tile, &plain, side.scale, &side.shift, &mut self.vectors)
+    }
+
+    /// The row terms of the packed vectors.
+    pub(crate) fn compute_terms(&mut self, side: &PackedSide<R>, rows: usize) {
+        let width = side.dim_padded;
+        let tile = Tile { rows, columns: width, stride: width };
+        self.terms[..rows].fill(side.row_constant);
+        self.kernels.row_terms(tile, &self.vectors, &side.row_a, &side.row_b, &mut self.terms);
+        if let Some(dense) = &side.dense {
+            let turned_width = dense.transform.width;
+            multiply(
+                self.kernels,
+                &dense.transform,
+                rows,
+                (&self.vectors, width),
+                (&mut self.turned, turned_width),
+            );
+            // Columns beyond the dimension are copies: they are left out of the norm.
+            let columns = side.dim_padded;
+            let minus_half = R::from_f64(-0.5);
+            let mut a = vec![R::ZERO; columns];
+            a[..side.dim].fill(minus_half);
+            let zero = vec![R::ZERO; columns];
+            let tile = Tile { rows, columns, stride: turned_width };
+            self.kernels.row_terms(tile, &self.turned, &a, &zero, &mut self.terms);
+        }
+    }
+
+    /// Packs the values of the given rows.
+    pub(crate) fn pack_values<T: Number<Real = R>>(
+        &mut self,
+        what: &'static str,
+        source: Strided<'_, T>,
+        rows: &[usize],
+    ) -> Result<()> {
+        let mut finite = true;
+        for (out, &i) in self.values.chunks_mut(self.value_width).zip(rows) {
+            source.widen_row(i, &mut out[..source.columns]);
+            out[source.columns..].fill(R::ZERO);
+            finite &= out.iter().fold(true, |all, v| all & v.is_finite());
+        }
+        match finite {
+            true => Ok(()),
+            false => Err(source.non_finite(what, rows).unwrap_or_else(overflow::<T>)),
+        }
+    }
+}
+
+/// `C = A · panels` for `rows` rows; `A` and `C` come with their row strides.
+pub(crate) fn multiply<R: Real>(
+    kernels: &Kernels<R>,
+    panels: &Panels<R>,
+    rows: usize,
+    a: (&[R], usize),
+    c: (&mut [R], usize),
+) {
+    let shape = Shape {
+        rows,
+        columns: panels.width,
+        depth: panels.depth,
+        a: (a.1, 1),
+        b_row: panels.panel,
+        b_panel: panels.depth * panels.panel,
+        c_row: c.1,
+        accumulate: false,
+    };
+    kernels.gemm(&shape, a.0, &panels.data, c.0);
+}
+
+pub(crate) fn overflow<T: Number>() -> Error {
+    Error::Overflow {
+        operation: "the logarithm of the features",
+        format: T::NAME,
+        hint: "divide the data by a constant or use f64",
+    }
+}

@@ -1,0 +1,211 @@
+//! One side of a feature map in the form that the tiles use: the dense transform is already in the
+//! weights, so every positive family costs the same.
+
+use super::side::{Projection, RowTerm};
+use crate::simd::Real;
+use crate::{FeatureMap, Kernel, Matrix};
+use std::sync::OnceLock;
+
+/// A matrix of weights, laid out for `C = A · weights` in panels of two vectors of columns.
+#[derive(Debug, Clone)]
+pub(crate) struct Panels<R> {
+    pub(crate) data: Vec<R>,
+    /// Rows of the weights: the depth of the product.
+    pub(crate) depth: usize,
+    /// Columns, padded to whole panels.
+    pub(crate) width: usize,
+    /// Columns of a panel.
+    pub(crate) panel: usize,
+}
+
+impl<R: Real> Panels<R> {
+    /// Packs the transposed of `rows`: one column of the result a row. Columns beyond the last are
+    /// copies of it, so that they never hold anything but ordinary numbers.
+    fn of_rows(rows: &Matrix<f64>) -> Self {
+        let panel = 2 * R::kernels().lanes;
+        let (count, depth) = rows.shape();
+        let width = count.next_multiple_of(panel);
+        let mut data = Vec::with_capacity(width * depth);
+        for start in (0..width).step_by(panel) {
+            for l in 0..depth {
+                data.extend(
+                    (start..start + panel).map(|j| R::from_f64(rows[(j.min(count - 1), l)])),
+                );
+            }
+        }
+        Self { data, depth, width, panel }
+    }
+}
+
+/// One side, packed.
+#[derive(Debug, Clone)]
+pub(crate) struct PackedSide<R> {
+    /// Number of features.
+    pub(crate) features: usize,
+    /// Dimension of the vectors.
+    pub(crate) dim: usize,
+    /// The dimension, padded to whole vectors.
+    pub(crate) dim_padded: usize,
+    /// The factor of the inputs, and what is then added to them.
+    pub(crate) scale: R,
+    pub(crate) shift: Vec<R>,
+    /// `W` for projecting, and `W` itself, row after row, for the way back.
+    pub(crate) weights: Panels<R>,
+    pub(crate) weight_rows: Vec<R>,
+    /// `k_m` for each column of the projection.
+    pub(crate) constants: Vec<R>,
+    /// The row term is `constant + Σ (a v + b) v − ½‖Rv‖²`, in the moved vector `v`; where `R` is
+    /// diagonal or orthogonal, it is in `a`.
+    pub(crate) row_constant: R,
+    pub(crate) row_a: Vec<R>,
+    pub(crate) row_b: Vec<R>,
+    pub(crate) dense: Option<Dense<R>>,
+}
+
+/// `R` of a row term, where it is neither diagonal nor orthogonal: for `Rv`, and `RᵀR` for the
+/// gradient.
+#[derive(Debug, Clone)]
+pub(crate) struct Dense<R> {
+    pub(crate) transform: Panels<R>,
+    pub(crate) gram: Panels<R>,
+}
+
+impl<R: Real> PackedSide<R> {
+    /// Packs one side of a positive map; `None` for a trigonometric one.
+    pub(crate) fn new(kernel: Kernel, side: &Projection) -> Option<Self> {
+        let RowTerm::Exponential { transform, linear, constant, alpha } = &side.row else {
+            return None;
+        };
+        let (features, dim) = side.weights.shape();
+        let lanes = R::kernels().lanes;
+        let dim_padded = dim.next_multiple_of(lanes);
+        let pad = |v: Vec<f64>| {
+            let mut out: Vec<R> = v.into_iter().map(R::from_f64).collect();
+            out.resize(dim_padded, R::ZERO);
+            out
+        };
+        let weights = Panels::of_rows(&side.weights);
+        let constants =
+            (0..weights.width).map(|j| R::from_f64(side.constants[j.min(features - 1)])).collect();
+        let mut weight_rows = vec![R::ZERO; features * dim_padded];
+        for (m, row) in weight_rows.chunks_mut(dim_padded).enumerate() {
+            row.iter_mut().zip(side.weights.row(m)).for_each(|(o, w)| *o = R::from_f64(*w));
+        }
+        let gram = crate::linalg::transposed_product(transform, transform);
+        let diagonal = diagonal_of(&gram);
+        // In terms of v = x + s: −lᵀx + α‖x‖² = αv² − (l + 2αs)v + (lᵀs + α‖s‖²).
+        let a = (0..dim).map(|l| alpha - diagonal.as_ref().map_or(0.0, |d| 0.5 * d[l])).collect();
+        let b = (0..dim).map(|l| -linear[l] - 2.0 * alpha * side.shift[l]).collect();
+        let moved: f64 = side.shift.iter().zip(linear).map(|(s, l)| l * s + alpha * s * s).sum();
+        let dense = diagonal
+            .is_none()
+            .then(|| Dense { transform: Panels::of_rows(transform), gram: Panels::of_rows(&gram) });
+        Some(Self {
+            features,
+            dim,
+            dim_padded,
+            scale: R::from_f64(kernel.scale()),
+            shift: pad(side.shift.clone()),
+            weights,
+            weight_rows,
+            constants,
+            row_constant: R::from_f64(moved - constant),
+            row_a: pad(a),
+            row_b: pad(b),
+            dense,
+        })
+    }
+
+    /// Whether every number survived the conversion to this format.
+    pub(crate) fn is_finite(&self) -> bool {
+        let dense = self.dense.iter().flat_map(|d| d.transform.data.iter().chain(&d.gram.data));
+        self.weights
+            .data
+            .iter()
+            .chain(&self.constants)
+            .chain(&self.shift)
+            .chain(&self.row_a)
+            .chain(&self.row_b)
+            .chain([&self.row_constant, &self.scale])
+            .chain(dense)
+            .all(|v| v.is_finite())
+    }
+}
+
+/// The diagonal, if everything beside it is nothing but rounding.
+fn diagonal_of(m: &Matrix<f64>) -> Option<Vec<f64>> {
+    let n = m.rows();
+    let diagonal: Vec<f64> = (0..n).map(|l| m[(l, l)]).collect();
+    let small = |i: usize, j: usize| {
+        i == j || m[(i, j)].abs() <= 1e-12 * (diagonal[i] * diagonal[j]).sqrt()
+    };
+    (0..n).all(|i| (0..n).all(|j| small(i, j))).then_some(diagonal)
+}
+
+/// Both sides, packed once for a map.
+#[derive(Debug, Clone)]
+pub(crate) struct PackedMap<R> {
+    pub(crate) query: PackedSide<R>,
+    pub(crate) key: PackedSide<R>,
+}
+
+impl<R: Real> PackedMap<R> {
+    /// `None` for a trigonometric map, or if its numbers do not fit the format.
+    fn new(kernel: Kernel, query: &Projection, key: &Projection) -> Option<Self> {
+        let (query, key) = (PackedSide::new(kernel, query)?, PackedSide::new(kernel, key)?);
+        (query.is_finite() && key.is_finite()).then_some(Self { query, key })
+    }
+}
+
+/// The packed forms of a map, made when they are first asked for. They are derived from the map, so
+/// two caches are always equal.
+#[derive(Default)]
+pub(crate) struct PackedCache {
+    single: OnceLock<Option<PackedMap<f32>>>,
+    double: OnceLock<Option<PackedMap<f64>>>,
+}
+
+impl Clone for PackedCache {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for PackedCache {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for PackedCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PackedCache")
+    }
+}
+
+/// A number format with its place in the cache.
+pub(crate) trait Cached: Real {
+    fn slot(cache: &PackedCache) -> &OnceLock<Option<PackedMap<Self>>>;
+}
+
+impl Cached for f32 {
+    fn slot(cache: &PackedCache) -> &OnceLock<Option<PackedMap<f32>>> {
+        &cache.single
+    }
+}
+
+impl Cached for f64 {
+    fn slot(cache: &PackedCache) -> &OnceLock<Option<PackedMap<f64>>> {
+        &cache.double
+    }
+}
+
+impl FeatureMap {
+    /// The map packed for the engine; `None` where only the plain way is open: a trigonometric map,
+    /// or numbers beyond the format.
+    pub(crate) fn packed<R: Cached>(&self) -> Option<&PackedMap<R>> {
+        R::slot(&self.packed)
+            .get_or_init(|| PackedMap::new(self.kernel(), &self.query, &self.key))
+            .as_ref()
+    }
+}

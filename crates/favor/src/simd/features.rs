@@ -1,0 +1,196 @@
+//! From projections to features, a tile at a time.
+//!
+//! A tile has one row a vector and one column a feature. Each feature has an integer exponent `n`,
+//! the largest power of two of its keys so far; keys are kept as `f · 2^{−n}` and queries as
+//! `f · 2^{n−e}` with an exponent `e` of their own. Both cancel in attention, and since they are
+//! powers of two they never touch a digit.
+
+use super::exp::exp_shifted;
+use super::lanes::{Constants, Lanes};
+use crate::Element;
+
+/// A tile: `rows × columns` numbers, rows `stride` apart; columns a multiple of the vector length.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tile {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) stride: usize,
+}
+
+/// `out_i = constant + Σ_l (a_l v_il + b_l) v_il`: the part of the logarithm that a row has in
+/// common with every feature.
+///
+/// # Safety
+/// The processor must support `V`; `v` holds the tile, `a` and `b` a row of it, `out` its rows.
+#[inline(always)]
+pub(super) unsafe fn row_terms<V: Lanes>(
+    tile: Tile,
+    v: *const V::Real,
+    a: *const V::Real,
+    b: *const V::Real,
+    out: *mut V::Real,
+) {
+    for i in 0..tile.rows {
+        // SAFETY: inside the tile by the caller's promise.
+        unsafe {
+            let mut sum = V::splat(V::Real::ZERO);
+            for l in (0..tile.columns).step_by(V::COUNT) {
+                let x = V::load(v.add(i * tile.stride + l));
+                sum = x.mul_add(x.mul_add(V::load(a.add(l)), V::load(b.add(l))), sum);
+            }
+            let total = V::Real::from_f64((*out.add(i)).to_f64() + sum.sum().to_f64());
+            *out.add(i) = total;
+        }
+    }
+}
+
+/// Raises the exponents to those of the tile's keys, and writes the factor by which sums made with
+/// the old exponents shrink. Returns whether any exponent changed.
+///
+/// # Safety
+/// The processor must support `V`; `t` holds the tile, `terms` its rows, the others its columns.
+#[inline(always)]
+pub(super) unsafe fn raise_exponents<V: Lanes>(
+    tile: Tile,
+    t: *const V::Real,
+    terms: *const V::Real,
+    constants: *const V::Real,
+    exponents: *mut V::Real,
+    shrink: *mut V::Real,
+) -> bool {
+    let mut changed = false;
+    for j in (0..tile.columns).step_by(V::COUNT) {
+        // SAFETY: inside the tile by the caller's promise.
+        unsafe {
+            let mut largest = V::splat(V::Real::LOWEST);
+            for i in 0..tile.rows {
+                let x = V::load(t.add(i * tile.stride + j)).add(V::splat(*terms.add(i)));
+                largest = x.max(largest);
+            }
+            let log = largest.add(V::load(constants.add(j)));
+            let old = V::load(exponents.add(j));
+            let new = log.mul(V::splat(V::Real::LOG2_E)).round().max(old);
+            let rise = new.sub(old);
+            if rise.largest() != V::Real::ZERO {
+                changed = true;
+                new.store(exponents.add(j));
+            }
+            V::splat(V::Real::ONE)
+                .times_power_of_two(V::splat(V::Real::ZERO).sub(rise))
+                .store(shrink.add(j));
+        }
+    }
+    changed
+}
+
+/// Turns projections of keys into features `· 2^{−n}` and adds them up over the rows.
+///
+/// # Safety
+/// The processor must support `V`; `t` holds the tile, `terms` its rows, the others its columns.
+#[inline(always)]
+pub(super) unsafe fn key_features<V: Lanes>(
+    tile: Tile,
+    t: *mut V::Real,
+    terms: *const V::Real,
+    constants: *const V::Real,
+    exponents: *const V::Real,
+    sums: *mut V::Real,
+) {
+    for j in (0..tile.columns).step_by(V::COUNT) {
+        // SAFETY: inside the tile by the caller's promise.
+        unsafe {
+            let (constant, shift) = (V::load(constants.add(j)), V::load(exponents.add(j)));
+            let mut sum = V::splat(V::Real::ZERO);
+            for i in 0..tile.rows {
+                let p = t.add(i * tile.stride + j);
+                let x = V::load(p).add(V::splat(*terms.add(i))).add(constant);
+                let f = exp_shifted(x, shift);
+                f.store(p);
+                sum = sum.add(f);
+            }
+            V::load(sums.add(j)).add(sum).store(sums.add(j));
+        }
+    }
+}
+
+/// Turns projections of queries into features `· 2^{n−e}` with the exponent `e` of each row, and
+/// writes the denominators `Σ_m P_m z_m`.
+///
+/// # Safety
+/// The processor must support `V`; `t` holds the tile, `constants`, `exponents` and `sums` its
+/// columns, `denominators` and `row_exponents` its rows.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe fn query_features<V: Lanes>(
+    tile: Tile,
+    t: *mut V::Real,
+    constants: *const V::Real,
+    exponents: *const V::Real,
+    sums: *const V::Real,
+    denominators: *mut V::Real,
+    row_exponents: *mut V::Real,
+) {
+    for i in 0..tile.rows {
+        // SAFETY: inside the tile by the caller's promise.
+        unsafe {
+            let row = t.add(i * tile.stride);
+            let log2e = V::splat(V::Real::LOG2_E);
+            let mut largest = V::splat(V::Real::LOWEST);
+            for j in (0..tile.columns).step_by(V::COUNT) {
+                let x = V::load(row.add(j)).add(V::load(constants.add(j)));
+                largest = x.mul_add(log2e, V::load(exponents.add(j))).max(largest);
+            }
+            let exponent = V::splat(largest.largest()).round();
+            let mut sum = V::splat(V::Real::ZERO);
+            for j in (0..tile.columns).step_by(V::COUNT) {
+                let x = V::load(row.add(j)).add(V::load(constants.add(j)));
+                let f = exp_shifted(x, exponent.sub(V::load(exponents.add(j))));
+                f.store(row.add(j));
+                sum = f.mul_add(V::load(sums.add(j)), sum);
+            }
+            *denominators.add(i) = sum.sum();
+            *row_exponents.add(i) = exponent.largest();
+        }
+    }
+}
+
+/// `out = x · scale + shift` for rows of whole vectors; returns whether every `out` is finite.
+///
+/// # Safety
+/// The processor must support `V`; `x` and `out` hold the rows (`stride` apart in `x`, contiguous in
+/// `out`), `shift` one row.
+#[inline(always)]
+pub(super) unsafe fn affine<V: Lanes>(
+    tile: Tile,
+    x: *const V::Real,
+    scale: V::Real,
+    shift: *const V::Real,
+    out: *mut V::Real,
+) -> bool {
+    // SAFETY: inside the slices by the caller's promise.
+    unsafe {
+        let zero = V::splat(V::Real::ZERO);
+        let (scale, mut probe) = (V::splat(scale), zero);
+        for i in 0..tile.rows {
+            for l in (0..tile.columns).step_by(V::COUNT) {
+                let v = V::load(x.add(i * tile.stride + l)).mul_add(scale, V::load(shift.add(l)));
+                v.store(out.add(i * tile.columns + l));
+                // 0 · x is NaN for an infinity or a NaN, and 0 for everything else.
+                probe = v.mul_add(zero, probe);
+            }
+        }
+        probe.sum() == V::Real::ZERO
+    }
+}
+
+/// `e^x` of every number; the length is a multiple of the vector length.
+///
+/// # Safety
+/// The processor must support `V`; `x` holds `count` numbers.
+#[inline(always)]
+pub(super) unsafe fn exp_all<V: Lanes>(count: usize, x: *mut V::Real) {
+    for l in (0..count).step_by(V::COUNT) {
+        // SAFETY: inside the slice by the caller's promise.
+        unsafe { exp_shifted(V::load(x.add(l)), V::splat(V::Real::ZERO)).store(x.add(l)) };
+    }
+}

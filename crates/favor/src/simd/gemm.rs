@@ -1,0 +1,199 @@
+//! Products of small matrices that lie in cache: `C (+)= A B`.
+
+use super::lanes::{Constants, Lanes};
+
+/// Shapes and strides of a product. `A` may have any strides; `B` and `C` have contiguous rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    /// Rows of `A` and `C`.
+    pub(crate) rows: usize,
+    /// Columns of `B` and `C`, a multiple of the vector length.
+    pub(crate) columns: usize,
+    /// Columns of `A`, rows of `B`.
+    pub(crate) depth: usize,
+    /// From one row of `A` to the next, and from one column to the next.
+    pub(crate) a: (usize, usize),
+    /// From one row of `B` to the next.
+    pub(crate) b_row: usize,
+    /// From one panel of two vectors of columns of `B` to the next.
+    pub(crate) b_panel: usize,
+    /// From one row of `C` to the next.
+    pub(crate) c_row: usize,
+    /// Add to `C` rather than overwrite it.
+    pub(crate) accumulate: bool,
+}
+
+/// # Safety
+/// The processor must support `V`, and the slices behind the pointers must hold what `s` says.
+#[inline(always)]
+pub(super) unsafe fn gemm<V: Lanes>(
+    s: &Shape,
+    a: *const V::Real,
+    b: *const V::Real,
+    c: *mut V::Real,
+) {
+    let mut column = 0;
+    let mut panel = 0;
+    while column < s.columns {
+        // SAFETY: the panel lies inside B and C by the caller's promise.
+        unsafe {
+            let (b, c) = (b.add(panel * s.b_panel), c.add(column));
+            if s.columns - column >= 2 * V::COUNT {
+                rows::<V, 2>(s, a, b, c);
+                column += 2 * V::COUNT;
+            } else {
+                rows::<V, 1>(s, a, b, c);
+                column += V::COUNT;
+            }
+        }
+        panel += 1;
+    }
+}
+
+/// All rows of one panel of columns.
+///
+/// # Safety
+/// As for [`gemm`].
+#[inline(always)]
+unsafe fn rows<V: Lanes, const N: usize>(
+    s: &Shape,
+    a: *const V::Real,
+    b: *const V::Real,
+    c: *mut V::Real,
+) {
+    let mut row = 0;
+    while row < s.rows {
+        let left = s.rows - row;
+        let step = [12, 8, 6, 4, 2, 1].into_iter().find(|&n| n <= left && n <= V::TILE_ROWS);
+        // SAFETY: `step` rows are left, and the tile lies inside A and C by the caller's promise.
+        unsafe {
+            let (a, c) = (a.add(row * s.a.0), c.add(row * s.c_row));
+            match step {
+                Some(12) => tile::<V, 12, N>(s, a, b, c),
+                Some(8) => tile::<V, 8, N>(s, a, b, c),
+                Some(6) => tile::<V, 6, N>(s, a, b, c),
+                Some(4) => tile::<V, 4, N>(s, a, b, c),
+                Some(2) => tile::<V, 2, N>(s, a, b, c),
+                _ => tile::<V, 1, N>(s, a, b, c),
+            }
+        }
+        row += step.unwrap_or(1);
+    }
+}
+
+/// A tile of `M` rows and `N` vectors, held in registers.
+///
+/// # Safety
+/// As for [`gemm`].
+#[inline(always)]
+unsafe fn tile<V: Lanes, const M: usize, const N: usize>(
+    s: &Shape,
+    a: *const V::Real,
+    b: *const V::Real,
+    c: *mut V::Real,
+) {
+    // SAFETY: every address lies inside the caller's slices.
+    unsafe {
+        let zero = V::splat(<V::Real as Constants>::ZERO);
+        let mut sums = [[zero; N]; M];
+        let (mut a, mut b) = (a, b);
+        for _ in 0..s.depth {
+            let mut row = [zero; N];
+            for n in 0..N {
+                row[n] = V::load(b.add(n * V::COUNT));
+            }
+            for m in 0..M {
+                let factor = V::splat(*a.add(m * s.a.0));
+                for n in 0..N {
+                    sums[m][n] = factor.mul_add(row[n], sums[m][n]);
+                }
+            }
+            a = a.wrapping_add(s.a.1);
+            b = b.wrapping_add(s.b_row);
+        }
+        for m in 0..M {
+            for n in 0..N {
+                let out = c.add(m * s.c_row + n * V::COUNT);
+                let sum = match s.accumulate {
+                    true => V::load(out).add(sums[m][n]),
+                    false => sums[m][n],
+                };
+                sum.store(out);
+            }
+        }
+    }
+}
+
+/// `C_ij = Σ_k A_ik B_jk` with contiguous rows on both sides; `depth` is whole vectors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inner {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) depth: usize,
+    pub(crate) a_row: usize,
+    pub(crate) b_row: usize,
+    pub(crate) c_row: usize,
+}
+
+/// # Safety
+/// The processor must support `V`, and the slices behind the pointers must hold what `s` says.
+#[inline(always)]
+pub(super) unsafe fn inner<V: Lanes>(
+    s: &Inner,
+    a: *const V::Real,
+    b: *const V::Real,
+    c: *mut V::Real,
+) {
+    for i in (0..s.rows).step_by(4) {
+        for j in (0..s.columns).step_by(4) {
+            // SAFETY: the block lies inside the slices; partial blocks take the narrow way.
+            unsafe {
+                let (a, b) = (a.add(i * s.a_row), b.add(j * s.b_row));
+                let c = c.add(i * s.c_row + j);
+                if s.rows - i >= 4 && s.columns - j >= 4 {
+                    inner_tile::<V, 4>(s, a, b, c);
+                } else {
+                    for m in 0..(s.rows - i).min(4) {
+                        for n in 0..(s.columns - j).min(4) {
+                            let (a, b) = (a.add(m * s.a_row), b.add(n * s.b_row));
+                            inner_tile::<V, 1>(s, a, b, c.add(m * s.c_row + n));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`inner`], with `N` rows and columns left.
+#[inline(always)]
+unsafe fn inner_tile<V: Lanes, const N: usize>(
+    s: &Inner,
+    a: *const V::Real,
+    b: *const V::Real,
+    c: *mut V::Real,
+) {
+    // SAFETY: every address lies inside the caller's slices.
+    unsafe {
+        let zero = V::splat(<V::Real as Constants>::ZERO);
+        let mut sums = [[zero; N]; N];
+        for k in (0..s.depth).step_by(V::COUNT) {
+            let mut right = [zero; N];
+            for n in 0..N {
+                right[n] = V::load(b.add(n * s.b_row + k));
+            }
+            for m in 0..N {
+                let left = V::load(a.add(m * s.a_row + k));
+                for n in 0..N {
+                    sums[m][n] = left.mul_add(right[n], sums[m][n]);
+                }
+            }
+        }
+        for m in 0..N {
+            for n in 0..N {
+                *c.add(m * s.c_row + n) = sums[m][n].sum();
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Vector kernels, chosen once for the processor at hand. The only room with `unsafe` in it.
+//!
+//! Outside, kernels are methods of [`Kernels`] on slices; each checks that its slices are long
+//! enough, so no caller can make it read or write out of bounds.
+
+#![allow(unsafe_code)]
+
+mod exp;
+mod features;
+mod gemm;
+mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub(crate) use features::Tile;
+pub(crate) use gemm::{Inner, Shape};
+pub(crate) use lanes::Constants;
+
+/// The kernels of one processor level for numbers of one format.
+pub(crate) struct Kernels<R: 'static> {
+    /// The level, for people.
+    pub(crate) name: &'static str,
+    /// Numbers in a vector; widths of tiles are multiples of it.
+    pub(crate) lanes: usize,
+    gemm: unsafe fn(&Shape, *const R, *const R, *mut R),
+    inner: unsafe fn(&Inner, *const R, *const R, *mut R),
+    row_terms: unsafe fn(Tile, *const R, *const R, *const R, *mut R),
+    raise_exponents: unsafe fn(Tile, *const R, *const R, *const R, *mut R, *mut R) -> bool,
+    key_features: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R),
+    query_features: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R, *mut R),
+    affine: unsafe fn(Tile, *const R, R, *const R, *mut R) -> bool,
+    exp_all: unsafe fn(usize, *mut R),
+}
+
+/// A number format that the engine computes in.
+pub(crate) trait Real: Constants {
+    /// The best kernels that this processor supports.
+    fn kernels() -> &'static Kernels<Self>;
+    /// The kernels of every level that this processor supports, best first.
+    fn all_kernels() -> Vec<&'static Kernels<Self>>;
+}
+
+/// Entry points of one level: each is compiled for the level's instructions, and the generic kernel
+/// is inlined into it.
+macro_rules! level {
+    ($module:ident, $name:expr, $vector:ty, $real:ty $(, #[$feature:meta])?) => {
+        mod $module {
+            use super::*;
+            $(#[$feature])?
+            unsafe fn gemm(s: &Shape, a: *const $real, b: *const $real, c: *mut $real) {
+                // SAFETY: passed on from the caller, as in all entry points.
+                unsafe { super::gemm::gemm::<$vector>(s, a, b, c) }
+            }
+            $(#[$feature])?
+            unsafe fn inner(s: &Inner, a: *const $real, b: *const $real, c: *mut $real) {
+                // SAFETY: passed on from the caller.
+                unsafe { super::gemm::inner::<$vector>(s, a, b, c) }
+            }
+            $(#[$feature])?
+            unsafe fn row_terms(
+                tile: Tile, v: *const $real, a: *const $real, b: *const $real, out: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::row_terms::<$vector>(tile, v, a, b, out) }
+            }
+            $(#[$feature])?
+            unsafe fn raise_exponents(
+                tile: Tile, t: *const $real, terms: *const $real, constants: *const $real,
+                exponents: *mut $real, shrink: *mut $real,
+            ) -> bool {
+                // SAFETY: passed on from the caller.
+                unsafe {
+                    features::raise_exponents::<$vector>(tile, t, terms, constants, exponents, shrink)
+                }
+            }
+            $(#[$feature])?
+            unsafe fn key_features(
+                tile: Tile, t: *mut $real, terms: *const $real, constants: *const $real,
+                exponents: *const $real, sums: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe {
+                    features::key_features::<$vector>(tile, t, terms, constants, exponents, sums)
+                }
+            }
+            $(#[$feature])?
+            unsafe fn query_features(
+                tile: Tile, t: *mut $real, constants: *const $real, exponents: *const $real,
+                sums: *const $real, denominators: *mut $real, row_exponents: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe {
+                    features::query_features::<$vector>(
+                        tile, t, constants, exponents, sums, denominators, row_exponents,
+                    )
+                }
+            }
+            $(#[$feature])?
+            unsafe fn affine(
+                tile: Tile, x: *const $real, scale: $real, shift: *const $real, out: *mut $real,
+            ) -> bool {
+                // SAFETY: passed on from the caller.
+                unsafe { features::affine::<$vector>(tile, x, scale, shift, out) }
+            }
+            $(#[$feature])?
+            unsafe fn exp_all(count: usize, x: *mut $real) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::exp_all::<$vector>(count, x) }
+            }
+            pub(super) static KERNELS: Kernels<$real> = Kernels {
+                name: $name,
+                lanes: <$vector as lanes::Lanes>::COUNT,
+                gemm,
+                inner,
+                row_terms,
+                raise_exponents,
+                key_features,
+                query_features,
+                affine,
+                exp_all,
+            };
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+level!(avx512_f32, "AVX-512", x86::Avx512F32, f32, #[target_feature(enable = "avx512f,avx512dq,fma,avx2")]);
+#[cfg(target_arch = "x86_64")]
+level!(avx512_f64, "AVX-512", x86::Avx512F64, f64, #[target_feature(enable = "avx512f,avx512dq,fma,avx2")]);
+#[cfg(target_arch = "x86_64")]
+level!(avx2_f32, "AVX2", x86::Avx2F32, f32, #[target_feature(enable = "avx2,fma")]);
+#[cfg(target_arch = "x86_64")]
+level!(avx2_f64, "AVX2", x86::Avx2F64, f64, #[target_feature(enable = "avx2,fma")]);
+#[cfg(target_arch = "aarch64")]
+level!(neon_f32, "NEON", neon::NeonF32, f32);
+#[cfg(target_arch = "aarch64")]
+level!(neon_f64, "NEON", neon::NeonF64, f64);
+level!(portable_f32, "portable", portable::Portable<f32>, f32);
+level!(portable_f64, "portable", portable::Portable<f64>, f64);
+
+macro_rules! real {
+    ($real:ty, $avx512:ident, $avx2:ident, $neon:ident, $portable:ident) => {
+        impl Real for $real {
+            fn kernels() -> &'static Kernels<Self> {
+                static BEST: std::sync::OnceLock<&Kernels<$real>> = std::sync::OnceLock::new();
+                BEST.get_or_init(|| Self::all_kernels()[0])
+            }
+            fn all_kernels() -> Vec<&'static Kernels<Self>> {
+                let mut levels: Vec<&'static Kernels<Self>> = vec![];
+                #[cfg(target_arch = "x86_64")]
+                {
+                    let fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+                    if fma
+                        && is_x86_feature_detected!("avx512f")
+                        && is_x86_feature_detected!("avx512dq")
+                    {
+                        levels.push(&$avx512::KERNELS);
+                    }
+                    if fma {
+                        levels.push(&$avx2::KERNELS);
+                    }
+                }
+                #[cfg(target_arch = "aarch64")]
+                levels.push(&$neon::KERNELS);
+                levels.push(&$portable::KERNELS);
+                levels
+            }
+        }
+    };
+}
+
+real!(f32, avx512_f32, avx2_f32, neon_f32, portable_f32);
+real!(f64, avx512_f64, avx2_f64, neon_f64, portable_f64);
+
+impl<R: Real> Kernels<R> {
+    /// `C (+)= A B`.
+    pub(crate) fn gemm(&self, s: &Shape, a: &[R], b: &[R], c: &mut [R]) {
+        if s.rows == 0 || s.columns == 0 || (s.depth == 0 && s.accumulate) {
+            return;
+        }
+        assert!(s.columns.is_multiple_of(self.lanes), "{} columns", s.columns);
+        let panels = s.columns.div_ceil(2 * self.lanes);
+        let last = s.columns - (panels - 1) * 2 * self.lanes;
+        if s.depth > 0 {
+            assert!(a.len() > (s.rows - 1) * s.a.0 + (s.depth - 1) * s.a.1);
+            assert!(b.len() >= (panels - 1) * s.b_panel + (s.depth - 1) * s.b_row + last);
+            assert!(
+                panels == 1
+                    || b.len()
+                        >= (panels - 2) * s.b_panel + (s.depth - 1) * s.b_row + 2 * self.lanes
+            );
+        }
+        assert!(c.len() >= (s.rows - 1) * s.c_row + s.columns);
+        // SAFETY: the level was detected, and every address was checked above.
+        unsafe { (self.gemm)(s, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
+    }
+
+    /// `C_ij = Σ_k A_ik B_jk`.
+    pub(crate) fn inner(&self, s: &Inner, a: &[R], b: &[R], c: &mut [R]) {
+        if s.rows == 0 || s.columns == 0 {
+            return;
+        }
+        assert!(s.depth.is_multiple_of(self.lanes));
+        assert!(a.len() >= (s.rows - 1) * s.a_row + s.depth);
+        assert!(b.len() >= (s.columns - 1) * s.b_row + s.depth);
+        assert!(c.len() >= (s.rows - 1) * s.c_row + s.columns);
+        // SAFETY: the level was detected, and every address was checked above.
+        unsafe { (self.inner)(s, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
+    }
+
+    /// Adds `Σ_l (a_l v_il + b_l) v_il` to `out_i`.
+    pub(crate) fn row_terms(&self, tile: Tile, v: &[R], a: &[R], b: &[R], out: &mut [R]) {
+        self.check(tile, v.len(), &[a.len(), b.len()], &[out.len()]);
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.row_terms)(tile, v.as_ptr(), a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }
+    }
+
+    /// Raises the exponents of the features to those of a tile of keys.
+    pub(crate) fn raise_exponents(
+        &self,
+        tile: Tile,
+        t: &[R],
+        terms: &[R],
+        constants: &[R],
+        exponents: &mut [R],
+        shrink: &mut [R],
+    ) -> bool {
+        let columns = [constants.len(), exponents.len(), shrink.len()];
+        self.check(tile, t.len(), &columns, &[terms.len()]);
+        let (e, s) = (exponents.as_mut_ptr(), shrink.as_mut_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe {
+            (self.raise_exponents)(tile, t.as_ptr(), terms.as_ptr(), constants.as_ptr(), e, s)
+        }
+    }
+
+    /// Turns projections of keys into features and adds them up.
+    pub(crate) fn key_features(
+        &self,
+        tile: Tile,
+        t: &mut [R],
+        terms: &[R],
+        constants: &[R],
+        exponents: &[R],
+        sums: &mut [R],
+    ) {
+        let columns = [constants.len(), exponents.len(), sums.len()];
+        self.check(tile, t.len(), &columns, &[terms.len()]);
+        let (t, terms, sums) = (t.as_mut_ptr(), terms.as_ptr(), sums.as_mut_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.key_features)(tile, t, terms, constants.as_ptr(), exponents.as_ptr(), sums) }
+    }
+
+    /// Turns projections of queries into features; writes denominators and exponents of the rows.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn query_features(
+        &self,
+        tile: Tile,
+        t: &mut [R],
+        constants: &[R],
+        exponents: &[R],
+        sums: &[R],
+        denominators: &mut [R],
+        row_exponents: &mut [R],
+    ) {
+        let columns = [constants.len(), exponents.len(), sums.len()];
+        self.check(tile, t.len(), &columns, &[denominators.len(), row_exponents.len()]);
+        let (d, e) = (denominators.as_mut_ptr(), row_exponents.as_mut_ptr());
+        let (c, n, z) = (constants.as_ptr(), exponents.as_ptr(), sums.as_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.query_features)(tile, t.as_mut_ptr(), c, n, z, d, e) }
+    }
+
+    /// `out = x · scale + shift`, row by row; returns whether every `out` is finite.
+    pub(crate) fn affine(&self, tile: Tile, x: &[R], scale: R, shift: &[R], out: &mut [R]) -> bool {
+        self.check(tile, x.len(), &[shift.len()], &[]);
+        assert!(out.len() >= tile.rows * tile.columns);
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.affine)(tile, x.as_ptr(), scale, shift.as_ptr(), out.as_mut_ptr()) }
+    }
+
+    /// `e^x` of every number; the length is a multiple of the vector length.
+    pub(crate) fn exp(&self, x: &mut [R]) {
+        assert!(x.len().is_multiple_of(self.lanes));
+        // SAFETY: the level was detected, and the length is whole vectors.
+        unsafe { (self.exp_all)(x.len(), x.as_mut_ptr()) }
+    }
+
+    fn check(&self, tile: Tile, numbers: usize, columns: &[usize], rows: &[usize]) {
+        assert!(tile.columns.is_multiple_of(self.lanes) && tile.stride >= tile.columns);
+        assert!(tile.rows == 0 || numbers >= (tile.rows - 1) * tile.stride + tile.columns);
+        assert!(columns.iter().all(|&n| n >= tile.columns));
+        assert!(rows.iter().all(|&n| n >= tile.rows));
+    }
+}
