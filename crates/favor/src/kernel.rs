@@ -149,7 +149,8 @@ impl Kernel {
             let end = (start + KEY_BLOCK).min(n);
             for ((max, sums), logs) in out.iter_mut().zip(self.log_rows(x, keys, start, end)) {
                 let block_max = logs.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
-                if !block_max.is_finite() {
+                // A NaN (from ∞ − ∞) hides from the maximum.
+                if !block_max.is_finite() || logs.iter().any(|log| log.is_nan()) {
                     return Err(overflow());
                 }
                 if block_max > *max {

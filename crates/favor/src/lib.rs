@@ -20,7 +20,7 @@ pub mod draw;
 pub use attention::{Baseline, Mask, baseline_attention, exact_attention, feature_attention};
 pub use draw::Coupling;
 pub use element::Element;
-pub use engine::{Number, Options, Tensor, attention};
+pub use engine::{Gradients, Number, Options, Tensor, attention, attention_backward};
 pub use error::{Error, Result};
 pub use family::Family;
 pub use kernel::{Kernel, LogScaled};

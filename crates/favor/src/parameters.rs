@@ -173,13 +173,17 @@ impl Parameters {
         let add = |m: &[f64], s: &[f64]| m.iter().zip(s).map(|(a, b)| a + b).collect::<Vec<_>>();
         let u = apply(&self.query_transform, &add(queries.mean(), &self.query_shift));
         let v = apply(&self.key_transform, &add(keys.mean(), &self.key_shift));
-        Ok((0..self.dim())
+        let spread: Vec<f64> = (0..self.dim())
             .map(|l| {
                 let variance = dot(rx.row(l), self.query_transform.row(l))
                     + dot(ry.row(l), self.key_transform.row(l));
                 variance.max(0.0) + (u[l] + v[l]) * (u[l] + v[l])
             })
-            .collect())
+            .collect();
+        match spread.iter().all(|phi| phi.is_finite()) {
+            true => Ok(spread),
+            false => Err(overflow("the spread of the data")),
+        }
     }
 
     /// The shifted log-variance objective `L̄ = mean over all pairs of log E[f₁²f₂²]`, for one
@@ -188,7 +192,8 @@ impl Parameters {
         let spread = self.spread(queries, keys)?;
         let excess: f64 =
             self.quadratic.iter().zip(&spread).map(|(&a, &phi)| log_excess(a, phi)).sum();
-        Ok(floor(queries, keys) + excess)
+        let objective = floor(queries, keys) + excess;
+        if objective.is_finite() { Ok(objective) } else { Err(overflow("the objective")) }
     }
 
     /// The same parameters with the diagonal that is optimal for their transform and shift.
@@ -214,7 +219,8 @@ pub fn floor(queries: &Moments, keys: &Moments) -> f64 {
 /// One coordinate's part of `log E[f₁²f₂²] − 2xᵀy`.
 pub(crate) fn log_excess(a: f64, phi: f64) -> f64 {
     // log(1−4a) − ½log(1−8a) = ½ log(1 + 16a²/(1−8a)): never below zero, exact near it.
-    0.5 * (16.0 * a * a / (1.0 - 8.0 * a)).ln_1p() + phi / (1.0 - 8.0 * a)
+    // a² alone would overflow where the quotient does not.
+    0.5 * (16.0 * a * (a / (1.0 - 8.0 * a))).ln_1p() + phi / (1.0 - 8.0 * a)
 }
 
 /// The minimiser `a*(φ)` over `a < 1/8` of `log(1−4a) − ½log(1−8a) + φ/(1−8a)`; 0 at 0, never
@@ -229,8 +235,13 @@ pub fn best_quadratic(phi: f64) -> f64 {
     // r = √((2φ+1)² + 8φ), 1 − 2φ − r = −16φ / (r + 1 − 2φ), and r > 2φ.
     let phi = phi.max(0.0);
     let linear = 2.0 * phi + 1.0;
-    let root = (linear * linear + 8.0 * phi).sqrt();
+    // The square alone would overflow where its root does not.
+    let root = linear * (1.0 + 8.0 * (phi / linear) / linear).sqrt();
     if phi <= 0.5 { -phi / (root + 1.0 - 2.0 * phi) } else { (1.0 - 2.0 * phi - root) / 16.0 }
+}
+
+pub(crate) fn overflow(operation: &'static str) -> Error {
+    Error::Overflow { operation, format: "f64", hint: "divide the data by a constant" }
 }
 
 pub(crate) fn check_dims(dim: usize, queries: &Moments, keys: &Moments) -> Result<()> {

@@ -36,6 +36,7 @@ impl Baseline {
                 let reason = format!("has shape {shape:?} where the dimension is {dim}");
                 Err(Error::invalid("omega", reason))
             }
+            Self::ReluProjected { omega, .. } => omega.view().check_finite("omega"),
             _ => Ok(()),
         }
     }

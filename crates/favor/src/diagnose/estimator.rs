@@ -2,7 +2,7 @@
 
 use crate::kernel::check_sides;
 use crate::linalg::{dot, product_transposed};
-use crate::parameters::{floor, log_excess};
+use crate::parameters::{floor, log_excess, overflow};
 use crate::{
     Element, Error, Family, FeatureMap, Kernel, Matrix, Moments, Parameters, Result, Rows,
 };
@@ -95,11 +95,7 @@ impl Estimator {
         out.as_mut_slice().iter_mut().for_each(|v| *v = v.max(LEAST_LOG_VARIANCE));
         match out.as_slice().iter().all(|v| v.is_finite()) {
             true => Ok(out),
-            false => Err(Error::Overflow {
-                operation: "the logarithm of the variance",
-                format: "f64",
-                hint: "divide the data by a constant",
-            }),
+            false => Err(overflow("the logarithm of the variance")),
         }
     }
 
@@ -127,7 +123,8 @@ impl Estimator {
         };
         let scale = self.kernel.scale();
         let (x, y) = (queries.scaled(scale), keys.scaled(scale));
-        Ok(Some(p.objective(&x, &y)? - floor(&x, &y) + self.floor(queries, keys)))
+        let objective = p.objective(&x, &y)? - floor(&x, &y) + self.floor(queries, keys);
+        if objective.is_finite() { Ok(Some(objective)) } else { Err(overflow("the objective")) }
     }
 
     /// The least value that the objective could have: twice the mean of `log K`.

@@ -13,6 +13,7 @@
 
 use super::Estimator;
 use crate::linalg::{dot, product_transposed};
+use crate::parameters::overflow;
 use crate::{Element, Family, Matrix, Result, Rows};
 
 /// Keys with less than this share of a query's attention do not enter its prediction.
@@ -89,6 +90,9 @@ pub fn predict<T: Element>(
             let inner = product_transposed(&centred, &centred);
             outputs.push(log_quadratic_form(&exponents, |r, s| weight(r, s) * inner[(r, s)]));
         }
+    }
+    if !row_sums.iter().chain(&outputs).all(|v| v.is_finite()) {
+        return Err(overflow("the predicted variance"));
     }
     Ok(Some(Prediction {
         row_sums,

@@ -1,6 +1,8 @@
 //! Attention over whole tensors: which head goes where, masks, threads.
 
+use super::backward::{HeadGradients, HeadInputs, backward};
 use super::causal::forward_causal;
+use super::causal_backward::backward_causal;
 use super::forward::forward;
 use super::number::Number;
 use super::strided::Strided;
@@ -100,6 +102,85 @@ fn plain<T: Number>(
     Ok(())
 }
 
+/// The gradients of attention, each shaped as its input, one number after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gradients<T> {
+    /// With respect to the queries.
+    pub q: Vec<T>,
+    /// With respect to the keys; zero at masked ones.
+    pub k: Vec<T>,
+    /// With respect to the values; zero at masked ones.
+    pub v: Vec<T>,
+}
+
+/// The gradients of [`attention`] with respect to queries, keys and values, given its output and the
+/// gradient of its output, both `[batch, heads, length, value dim]`. The maps are constants.
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Kernel, Moments, Options, Rows, Tensor};
+/// use favor::{attention, attention_backward};
+/// let x: Vec<f64> = (0..64 * 8).map(|i| (i as f64).sin()).collect();
+/// let m = Moments::of(Rows::new(&x, 64, 8)?)?;
+/// let map = [FeatureSpec::new(Family::Balanced, 32).kernel(Kernel::attention(8)).fit(&m, &m)?];
+/// let t = Tensor::new(&x, [1, 1, 64, 8])?;
+/// let out = attention(&map, t, t, t, &Options::default())?;
+/// let gradient = vec![1.0; out.len()];
+/// let (out, gradient) = (Tensor::new(&out, t.shape())?, Tensor::new(&gradient, t.shape())?);
+/// let g = attention_backward(&map, t, t, t, out, gradient, &Options::default())?;
+/// assert_eq!(g.q.len(), x.len());
+/// # Ok::<(), favor::Error>(())
+/// ```
+pub fn attention_backward<T: Number>(
+    maps: &[FeatureMap],
+    q: Tensor<'_, T>,
+    k: Tensor<'_, T>,
+    v: Tensor<'_, T>,
+    out: Tensor<'_, T>,
+    out_gradient: Tensor<'_, T>,
+    options: &Options<'_>,
+) -> Result<Gradients<T>> {
+    let plan = Plan::new(maps, q.shape(), k.shape(), v.shape(), options)?;
+    let expected = [q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]];
+    for (what, shape) in [("output", out.shape()), ("output gradient", out_gradient.shape())] {
+        if shape != expected {
+            return Err(Error::invalid(
+                what,
+                format!("shape {shape:?} where {expected:?} is needed"),
+            ));
+        }
+    }
+    let zeros = |shape: [usize; 4]| vec![T::default(); shape.iter().product()];
+    let mut g = Gradients { q: zeros(q.shape()), k: zeros(k.shape()), v: zeros(v.shape()) };
+    let (dim, columns) = (q.shape()[3], v.shape()[3]);
+    let tasks = plan.cut(&mut g.q, dim).into_iter();
+    let parts = plan.cut_keys(&mut g.k, dim).into_iter().zip(plan.cut_keys(&mut g.v, columns));
+    let tasks: Vec<_> = tasks.zip(parts).collect();
+    super::threads::within(options.threads, || {
+        tasks.into_par_iter().try_for_each(|((task, q_out), (k_out, v_out))| {
+            let (q, k, v) = task.views(q, k, v);
+            let mask = task.mask(options, &plan);
+            let head = HeadInputs {
+                q,
+                k,
+                v,
+                mask,
+                out: task.query_rows(out),
+                grad: task.query_rows(out_gradient),
+            };
+            let gradients = HeadGradients { q: q_out, k: k_out, v: v_out };
+            let Some(packed) = task.map(maps).packed::<T::Real>() else {
+                let reason = "gradients need a positive family whose numbers fit the data's format";
+                return Err(Error::invalid("maps", reason));
+            };
+            match options.causal {
+                true => backward_causal(packed, head, gradients),
+                false => backward(packed, head, gradients),
+            }
+        })
+    })?;
+    Ok(g)
+}
+
 /// Checked shapes, and the tasks that they make.
 pub(super) struct Plan {
     batch: usize,
@@ -172,6 +253,19 @@ impl Plan {
         Ok(Self { batch, heads, keys: k[2], sequences })
     }
 
+    /// The parts of a buffer of `[batch, heads, keys, columns]` in the order of the tasks.
+    fn cut_keys<'o, T>(&self, mut out: &'o mut [T], columns: usize) -> Vec<&'o mut [T]> {
+        let mut parts = Vec::with_capacity(self.batch * self.heads * self.sequences.len());
+        for _ in 0..self.batch * self.heads {
+            for &(_, _, k0, k1) in &self.sequences {
+                let (own, rest) = out.split_at_mut((k1 - k0) * columns);
+                parts.push(own);
+                out = rest;
+            }
+        }
+        parts
+    }
+
     /// The tasks, each with its part of a buffer of `[batch, heads, length, columns]`.
     pub(super) fn cut<'o, T>(
         &self,
@@ -204,7 +298,11 @@ impl Task {
         v: Tensor<'a, T>,
     ) -> (Strided<'a, T>, Strided<'a, T>, Strided<'a, T>) {
         let keys = |t: Tensor<'a, T>| t.head(self.batch, self.head, self.keys.0, self.keys.1);
-        (q.head(self.batch, self.head, self.queries.0, self.queries.1), keys(k), keys(v))
+        (self.query_rows(q), keys(k), keys(v))
+    }
+
+    fn query_rows<'a, T: Number>(&self, t: Tensor<'a, T>) -> Strided<'a, T> {
+        t.head(self.batch, self.head, self.queries.0, self.queries.1)
     }
 
     pub(super) fn mask<'a>(&self, options: &Options<'a>, plan: &Plan) -> Option<&'a [bool]> {

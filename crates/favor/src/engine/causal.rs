@@ -7,14 +7,15 @@
 //! not change a digit of an earlier output, as long as nothing underflows; a tile in which they would
 //! rise so far is cut in halves, down to single tokens.
 
-use super::forward::{normalise, piece, times_sums, visible};
+use super::forward::{normalise, piece, times_rows, visible};
+use super::gradient::add_outer;
 use super::number::Number;
 use super::strided::Strided;
 use super::sums::Sums;
 use super::tile::Scratch;
+use crate::Result;
 use crate::map::PackedMap;
-use crate::simd::{Constants, Inner, Real, Shape};
-use crate::{Element, Result};
+use crate::simd::{Inner, Real, Shape, Tile};
 use rayon::prelude::*;
 
 /// Tokens of a tile.
@@ -62,7 +63,12 @@ pub(crate) fn forward_causal<T: Number>(
         .enumerate()
         .map(|(p, (out, sums))| {
             let mut walk = Walk::new(map, sums, columns);
-            walk.run(q, k, v, mask, p * size, out)?;
+            let (start, end) = (p * size, p * size + out.len() / columns);
+            walk.visit((q, k, v), mask, (start, end), &mut |tile| {
+                let at = (tile.start - start) * columns;
+                let out = &mut out[at..at + tile.rows * columns];
+                write_outputs(tile, map.query.features, columns, out)
+            })?;
             Ok(walk.sums)
         })
         .collect();
@@ -70,18 +76,34 @@ pub(crate) fn forward_causal<T: Number>(
     Ok(last.unwrap_or_else(|| Sums::new(&map.key, columns)))
 }
 
-/// A walk through a piece of a sequence.
+/// A walk through a sequence, tile by tile.
 pub(crate) struct Walk<'m, R: Real> {
     map: &'m PackedMap<R>,
+    /// The sums over the keys before the tile.
     pub(crate) sums: Sums<R>,
     keys: Scratch<R>,
     queries: Scratch<R>,
-    /// Products of the features of the tile's queries and keys.
+    /// Products of the features of the tile's queries and keys, zero above the diagonal.
     weights: Vec<R>,
     /// Exponents as the tile's first query sees them, and as its last.
     first: Vec<R>,
     last: Vec<R>,
     totals: Vec<R>,
+}
+
+/// A tile with the features of its queries and keys.
+pub(crate) struct Loaded<'w, R: Real> {
+    /// The sums over the keys before the tile, with the tile's exponents.
+    pub(crate) sums: &'w Sums<R>,
+    /// Features and values of the tile's keys.
+    pub(crate) keys: &'w Scratch<R>,
+    /// Features and denominators of the tile's queries.
+    pub(crate) queries: &'w mut Scratch<R>,
+    pub(crate) key_rows: &'w [usize],
+    /// `P_i·F_j` for keys that query `i` sees, zero for the others.
+    pub(crate) weights: &'w [R],
+    pub(crate) start: usize,
+    pub(crate) rows: usize,
 }
 
 impl<'m, R: Real> Walk<'m, R> {
@@ -99,119 +121,69 @@ impl<'m, R: Real> Walk<'m, R> {
         }
     }
 
-    /// The outputs of the tokens from `start` on, as many as `out` has rows.
-    pub(crate) fn run<T: Number<Real = R>>(
+    pub(crate) fn key_scratch(&self) -> &Scratch<R> {
+        &self.keys
+    }
+
+    pub(crate) fn query_scratch(&self) -> &Scratch<R> {
+        &self.queries
+    }
+
+    /// Visits the tokens `start..end` tile by tile, adding each tile's keys to the sums after it.
+    pub(crate) fn visit<T: Number<Real = R>>(
         &mut self,
-        q: Strided<'_, T>,
-        k: Strided<'_, T>,
-        v: Strided<'_, T>,
+        (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
         mask: Option<&[bool]>,
-        start: usize,
-        out: &mut [T],
+        (start, end): (usize, usize),
+        take: &mut dyn FnMut(Loaded<'_, R>) -> Result<()>,
     ) -> Result<()> {
         let step = TILE.min(self.keys.capacity);
-        for (t, out) in out.chunks_mut(step * v.columns).enumerate() {
-            let start = start + t * step;
-            self.tile(q, k, v, mask, start, start + out.len() / v.columns, out)?;
+        for start in (start..end).step_by(step) {
+            self.tile((q, k, v), mask, (start, (start + step).min(end)), take)?;
         }
         self.sums.finish::<T>(&self.map.key)
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn tile<T: Number<Real = R>>(
         &mut self,
-        q: Strided<'_, T>,
-        k: Strided<'_, T>,
-        v: Strided<'_, T>,
+        (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
         mask: Option<&[bool]>,
-        start: usize,
-        end: usize,
-        out: &mut [T],
+        (start, end): (usize, usize),
+        take: &mut dyn FnMut(Loaded<'_, R>) -> Result<()>,
     ) -> Result<()> {
         let key_rows = visible(mask, start, end);
-        if !self.load_keys(k, &key_rows, start)? && end - start > 1 {
+        if !self.raise_exponents(k, &key_rows, start)? {
             let middle = start + (end - start) / 2;
-            let (left, right) = out.split_at_mut((middle - start) * v.columns);
-            self.tile(q, k, v, mask, start, middle, left)?;
-            return self.tile(q, k, v, mask, middle, end, right);
-        }
-        let Self { map, sums, keys, queries, weights, totals, .. } = self;
-        let count = key_rows.len();
-        if count > 0 {
-            keys.pack_values("values", v, &key_rows)?;
-            let tile = keys.tile(&map.key, count);
-            totals.fill(R::ZERO);
-            let (constants, exponents) = (&map.key.constants, &sums.exponents);
-            let kernels = keys.kernels;
-            kernels.key_features(
-                tile,
-                &mut keys.features,
-                &keys.terms,
-                constants,
-                exponents,
-                totals,
-            );
-            clear_padding(&mut keys.features, tile.stride, count, map.key.features);
-        }
-        // Before the first key there is nothing to be relative to.
-        if sums.keys == 0 && count == 0 {
-            out.fill(T::default());
-            return Ok(());
+            self.tile((q, k, v), mask, (start, middle), take)?;
+            return self.tile((q, k, v), mask, (middle, end), take);
         }
         let rows: Vec<usize> = (start..end).collect();
-        queries.project(&map.query, "queries", q, &rows)?;
-        let tile = queries.tile(&map.query, rows.len());
-        let Scratch { kernels, features, terms, values, row_exponents, value_width, .. } = queries;
-        let (constants, exponents) = (&map.query.constants, &sums.exponents);
-        sums.totals[map.key.features..].fill(R::ZERO);
-        kernels.query_features(
-            tile,
-            features,
-            constants,
-            exponents,
-            &sums.totals,
-            terms,
-            row_exponents,
-        );
-        times_sums(kernels, (features, tile.stride), map.query.features, rows.len(), sums, values);
-        if count > 0 {
-            let depth = map.key.features.next_multiple_of(kernels.lanes);
-            weights.resize(rows.len() * count, R::ZERO);
-            let inner = Inner {
-                rows: rows.len(),
-                columns: count,
-                depth,
-                a_row: tile.stride,
-                b_row: keys.stride,
-                c_row: count,
-            };
-            kernels.inner(&inner, features, &keys.features, weights);
-            for (i, row) in weights.chunks_mut(count).enumerate() {
-                let seen = key_rows.partition_point(|&j| j <= start + i);
-                row[seen..].fill(R::ZERO);
-                let own: f64 = row[..seen].iter().map(|w| w.to_f64()).sum();
-                terms[i] = R::from_f64(terms[i].to_f64() + own);
-            }
-            let shape = Shape {
-                rows: rows.len(),
-                columns: *value_width,
-                depth: count,
-                a: (count, 1),
-                b_row: *value_width,
-                b_panel: 2 * kernels.lanes,
-                c_row: *value_width,
-                accumulate: true,
-            };
-            kernels.gemm(&shape, weights, &keys.values, values);
-        }
-        normalise(values, *value_width, terms, v.columns, out)?;
-        self.add_tile(count);
+        take(self.features((q, v), &key_rows, &rows)?)?;
+        self.add_tile(key_rows.len());
         Ok(())
+    }
+
+    /// A tile with exponents that were noted before, going back.
+    pub(crate) fn reload<'w, T: Number<Real = R>>(
+        &'w mut self,
+        (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+        key_rows: &'w [usize],
+        rows: &[usize],
+        exponents: &[R],
+    ) -> Result<Loaded<'w, R>> {
+        self.sums.exponents.copy_from_slice(exponents);
+        // Exponents of keys, from this tile or before it, are finite.
+        self.sums.keys = usize::from(exponents[0].is_finite());
+        if !key_rows.is_empty() {
+            self.keys.project(&self.map.key, "keys", k, key_rows)?;
+            self.keys.compute_terms(&self.map.key, key_rows.len());
+        }
+        self.features((q, v), key_rows, rows)
     }
 
     /// Projects the tile's keys and raises the exponents to theirs; false, and nothing changed, if
     /// they would rise too far within the tile.
-    fn load_keys<T: Number<Real = R>>(
+    fn raise_exponents<T: Number<Real = R>>(
         &mut self,
         k: Strided<'_, T>,
         rows: &[usize],
@@ -229,7 +201,7 @@ impl<'m, R: Real> Walk<'m, R> {
         first.copy_from_slice(&sums.exponents);
         // The tile's first query sees the tile's first key only if that is not later.
         if rows[0] == start || sums.keys == 0 {
-            let one = crate::simd::Tile { rows: 1, ..tile };
+            let one = Tile { rows: 1, ..tile };
             kernels.raise_exponents(one, features, terms, constants, first, shrink);
         }
         last.copy_from_slice(&sums.exponents);
@@ -245,33 +217,111 @@ impl<'m, R: Real> Walk<'m, R> {
         Ok(true)
     }
 
+    /// The features of the tile, whose keys are already projected.
+    fn features<'w, T: Number<Real = R>>(
+        &'w mut self,
+        (q, v): (Strided<'_, T>, Strided<'_, T>),
+        key_rows: &'w [usize],
+        rows: &[usize],
+    ) -> Result<Loaded<'w, R>> {
+        let Self { map, sums, keys, queries, weights, totals, .. } = self;
+        let (start, count) = (rows[0], key_rows.len());
+        let kernels = keys.kernels;
+        if count > 0 {
+            keys.pack_values("values", v, key_rows)?;
+            let tile = keys.tile(&map.key, count);
+            totals.fill(R::ZERO);
+            let Scratch { features, terms, .. } = keys;
+            let (constants, exponents) = (&map.key.constants, &sums.exponents);
+            kernels.key_features(tile, features, terms, constants, exponents, totals);
+            clear_padding(features, tile, map.key.features);
+        }
+        queries.project(&map.query, "queries", q, rows)?;
+        let tile = queries.tile(&map.query, rows.len());
+        weights.clear();
+        weights.resize(rows.len() * count, R::ZERO);
+        if sums.keys == 0 && count == 0 {
+            // No key yet: there is nothing for features to be relative to.
+            queries.features[..rows.len() * tile.stride].fill(R::ZERO);
+            queries.terms[..rows.len()].fill(R::ZERO);
+        } else {
+            sums.totals[map.key.features..].fill(R::ZERO);
+            let Scratch { features, terms, row_exponents, .. } = queries;
+            let (constants, exponents, totals) =
+                (&map.query.constants, &sums.exponents, &sums.totals);
+            kernels.query_features(
+                tile,
+                features,
+                constants,
+                exponents,
+                totals,
+                terms,
+                row_exponents,
+            );
+            let inner = Inner {
+                rows: rows.len(),
+                columns: count,
+                depth: map.key.features.next_multiple_of(kernels.lanes),
+                a_row: tile.stride,
+                b_row: keys.stride,
+                c_row: count,
+            };
+            kernels.inner(&inner, features, &keys.features, weights);
+            for (i, row) in weights.chunks_mut(count.max(1)).enumerate() {
+                let seen = key_rows.partition_point(|&j| j <= start + i);
+                row[seen..].fill(R::ZERO);
+                let own: f64 = row[..seen].iter().map(|w| w.to_f64()).sum();
+                terms[i] = R::from_f64(terms[i].to_f64() + own);
+            }
+        }
+        let rows = rows.len();
+        Ok(Loaded { sums, keys, queries, key_rows, weights, start, rows })
+    }
+
     /// Adds the tile's keys to the sums.
     fn add_tile(&mut self, count: usize) {
         let Self { map, sums, keys, totals, .. } = self;
-        for (t, new) in
-            sums.totals.iter_mut().zip(totals.iter()).take(if count > 0 { usize::MAX } else { 0 })
-        {
+        if count == 0 {
+            return;
+        }
+        for (t, new) in sums.totals.iter_mut().zip(totals.iter()) {
             *t = R::from_f64(t.to_f64() + new.to_f64());
         }
-        let shape = Shape {
-            rows: map.key.features,
-            columns: sums.width,
-            depth: count,
-            a: (1, keys.stride),
-            b_row: sums.width,
-            b_panel: 2 * keys.kernels.lanes,
-            c_row: sums.width,
-            accumulate: true,
-        };
-        keys.kernels.gemm(&shape, &keys.features, &keys.values, &mut sums.values);
+        let tile = keys.tile(&map.key, count);
+        let Scratch { kernels, features, values, .. } = keys;
+        add_outer(kernels, tile, features, map.key.features, values, sums.width, &mut sums.values);
         sums.keys += count;
     }
 }
 
-/// Zeros the columns between the last feature and the next whole vector.
-fn clear_padding<R: Real>(features: &mut [R], stride: usize, rows: usize, count: usize) {
-    let end = count.next_multiple_of(R::kernels().lanes);
-    for row in features.chunks_mut(stride).take(rows) {
-        row[count..end].fill(R::ZERO);
+/// The outputs of a tile.
+fn write_outputs<T: Number>(
+    tile: Loaded<'_, T::Real>,
+    depth: usize,
+    columns: usize,
+    out: &mut [T],
+) -> Result<()> {
+    let Loaded { sums, keys, queries, key_rows, weights, rows, .. } = tile;
+    let Scratch { kernels, features, terms, values, value_width, stride, .. } = queries;
+    let right = (&sums.values[..], sums.width);
+    times_rows(kernels, (features, *stride), depth, rows, right, values);
+    let shape = Shape {
+        rows,
+        columns: *value_width,
+        depth: key_rows.len(),
+        a: (key_rows.len(), 1),
+        b_row: *value_width,
+        b_panel: 2 * kernels.lanes,
+        c_row: *value_width,
+        accumulate: true,
+    };
+    kernels.gemm(&shape, weights, &keys.values, values);
+    normalise(&values[..rows * *value_width], *value_width, terms, columns, out)
+}
+
+/// Zeros the columns beyond the last feature.
+fn clear_padding<R: Real>(features: &mut [R], tile: Tile, count: usize) {
+    for row in features.chunks_mut(tile.stride).take(tile.rows) {
+        row[count..tile.columns].fill(R::ZERO);
     }
 }

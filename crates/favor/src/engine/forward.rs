@@ -76,15 +76,18 @@ pub(crate) fn apply<T: Number>(
         let rows: Vec<usize> = (p * size..((p + 1) * size).min(q.rows)).collect();
         let step = scratch.capacity;
         for (rows, out) in rows.chunks(step).zip(out.chunks_mut(step * columns)) {
-            query_tile(&map.query, sums, q, rows, &mut scratch)?;
+            query_tile_features(&map.query, sums, q, rows, &mut scratch)?;
+            let Scratch { kernels, features, stride, values, .. } = &mut scratch;
+            let (features, right) = ((&features[..], *stride), (&sums.values[..], sums.width));
+            times_rows(kernels, features, map.query.features, rows.len(), right, values);
             normalise(&scratch.values, scratch.value_width, &scratch.terms, columns, out)?;
         }
         Ok(())
     })
 }
 
-/// Features of a tile of queries in `features`, denominators in `terms`, numerators in `values`.
-pub(crate) fn query_tile<T: Number>(
+/// Features of a tile of queries in `features`, denominators in `terms`.
+pub(crate) fn query_tile_features<T: Number>(
     side: &PackedSide<T::Real>,
     sums: &Sums<T::Real>,
     q: Strided<'_, T>,
@@ -93,41 +96,32 @@ pub(crate) fn query_tile<T: Number>(
 ) -> Result<()> {
     scratch.project(side, "queries", q, rows)?;
     let tile = scratch.tile(side, rows.len());
-    let Scratch { kernels, features, terms, values, row_exponents, .. } = scratch;
-    let (exponents, totals) = (&sums.exponents, &sums.totals);
-    kernels.query_features(
-        tile,
-        features,
-        &side.constants,
-        exponents,
-        totals,
-        terms,
-        row_exponents,
-    );
-    times_sums(kernels, (features, tile.stride), side.features, rows.len(), sums, values);
+    let Scratch { kernels, features, terms, row_exponents, .. } = scratch;
+    let (constants, exponents, totals) = (&side.constants, &sums.exponents, &sums.totals);
+    kernels.query_features(tile, features, constants, exponents, totals, terms, row_exponents);
     Ok(())
 }
 
-/// `values = features · sums`.
-pub(crate) fn times_sums<R: Real>(
+/// `out = features · right`, where `right` has one row a feature and `features` a stride.
+pub(crate) fn times_rows<R: Real>(
     kernels: &Kernels<R>,
     features: (&[R], usize),
     depth: usize,
     rows: usize,
-    sums: &Sums<R>,
-    values: &mut [R],
+    right: (&[R], usize),
+    out: &mut [R],
 ) {
     let shape = Shape {
         rows,
-        columns: sums.width,
+        columns: right.1,
         depth,
         a: (features.1, 1),
-        b_row: sums.width,
+        b_row: right.1,
         b_panel: 2 * kernels.lanes,
-        c_row: sums.width,
+        c_row: right.1,
         accumulate: false,
     };
-    kernels.gemm(&shape, features.0, &sums.values, values);
+    kernels.gemm(&shape, features.0, right.0, out);
 }
 
 /// Writes numerators divided by denominators. A row without a denominator saw no key: zeros.

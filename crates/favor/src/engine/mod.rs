@@ -2,8 +2,11 @@
 //! inputs and outputs. The plain implementations are what it is tested against.
 
 mod attention;
+mod backward;
 mod causal;
+mod causal_backward;
 mod forward;
+mod gradient;
 mod number;
 mod strided;
 mod sums;
@@ -11,6 +14,6 @@ mod tensor;
 mod threads;
 mod tile;
 
-pub use attention::{Options, attention};
+pub use attention::{Gradients, Options, attention, attention_backward};
 pub use number::Number;
 pub use tensor::Tensor;

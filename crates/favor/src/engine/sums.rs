@@ -3,9 +3,9 @@
 use super::number::Number;
 use super::strided::Strided;
 use super::tile::{Scratch, overflow};
+use crate::Result;
 use crate::map::PackedSide;
-use crate::simd::{Constants, Real, Shape};
-use crate::{Element, Result};
+use crate::simd::{Real, Shape};
 
 /// Sums over keys; feature `m` stands for `row m · 2^{exponent m}`.
 #[derive(Debug, Clone)]

@@ -4,8 +4,8 @@
 use super::number::Number;
 use super::strided::Strided;
 use crate::map::{PackedSide, Panels};
-use crate::simd::{Constants, Kernels, Real, Shape, Tile};
-use crate::{Element, Error, Result};
+use crate::simd::{Kernels, Real, Shape, Tile};
+use crate::{Error, Result};
 
 /// Numbers of a tile of features: it should stay in the second-level cache beside the weights.
 const TILE_NUMBERS: usize = 24 * 1024;

@@ -22,15 +22,18 @@ impl<R: Real> Panels<R> {
     /// Packs the transposed of `rows`: one column of the result a row. Columns beyond the last are
     /// copies of it, so that they never hold anything but ordinary numbers.
     fn of_rows(rows: &Matrix<f64>) -> Self {
-        let panel = 2 * R::kernels().lanes;
         let (count, depth) = rows.shape();
+        Self::from_fn(count, depth, |j, l| R::from_f64(rows[(j.min(count - 1), l)]))
+    }
+
+    /// Packs `entry(column, depth)`; it is asked for the columns beyond `count` too.
+    pub(crate) fn from_fn(count: usize, depth: usize, entry: impl Fn(usize, usize) -> R) -> Self {
+        let panel = 2 * R::kernels().lanes;
         let width = count.next_multiple_of(panel);
         let mut data = Vec::with_capacity(width * depth);
         for start in (0..width).step_by(panel) {
             for l in 0..depth {
-                data.extend(
-                    (start..start + panel).map(|j| R::from_f64(rows[(j.min(count - 1), l)])),
-                );
+                data.extend((start..start + panel).map(|j| entry(j, l)));
             }
         }
         Self { data, depth, width, panel }

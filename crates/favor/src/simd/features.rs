@@ -154,6 +154,60 @@ pub(super) unsafe fn query_features<V: Lanes>(
     }
 }
 
+/// `E ← F ∘ (E + δzᵀ)`, the gradient of log-features, and the sum of each of its rows.
+///
+/// # Safety
+/// The processor must support `V`; `e` and `f` hold the tile, `z` its columns, `delta` and `sums`
+/// its rows.
+#[inline(always)]
+pub(super) unsafe fn log_gradient<V: Lanes>(
+    tile: Tile,
+    e: *mut V::Real,
+    f: *const V::Real,
+    delta: *const V::Real,
+    z: *const V::Real,
+    sums: *mut V::Real,
+) {
+    for i in 0..tile.rows {
+        // SAFETY: inside the tile by the caller's promise.
+        unsafe {
+            let delta = V::splat(*delta.add(i));
+            let mut sum = V::splat(V::Real::ZERO);
+            for j in (0..tile.columns).step_by(V::COUNT) {
+                let at = i * tile.stride + j;
+                let inner = delta.mul_add(V::load(z.add(j)), V::load(e.add(at)));
+                let product = inner.mul(V::load(f.add(at)));
+                product.store(e.add(at));
+                sum = sum.add(product);
+            }
+            *sums.add(i) = sum.sum();
+        }
+    }
+}
+
+/// `out_m += Σ_i weights_i f_im`.
+///
+/// # Safety
+/// The processor must support `V`; `f` holds the tile, `weights` its rows, `out` its columns.
+#[inline(always)]
+pub(super) unsafe fn weighted_columns<V: Lanes>(
+    tile: Tile,
+    f: *const V::Real,
+    weights: *const V::Real,
+    out: *mut V::Real,
+) {
+    for j in (0..tile.columns).step_by(V::COUNT) {
+        // SAFETY: inside the tile by the caller's promise.
+        unsafe {
+            let mut sum = V::splat(V::Real::ZERO);
+            for i in 0..tile.rows {
+                sum = V::splat(*weights.add(i)).mul_add(V::load(f.add(i * tile.stride + j)), sum);
+            }
+            V::load(out.add(j)).add(sum).store(out.add(j));
+        }
+    }
+}
+
 /// `out = x · scale + shift` for rows of whole vectors; returns whether every `out` is finite.
 ///
 /// # Safety

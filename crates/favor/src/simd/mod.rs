@@ -31,6 +31,8 @@ pub(crate) struct Kernels<R: 'static> {
     raise_exponents: unsafe fn(Tile, *const R, *const R, *const R, *mut R, *mut R) -> bool,
     key_features: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R),
     query_features: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R, *mut R),
+    log_gradient: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R),
+    weighted_columns: unsafe fn(Tile, *const R, *const R, *mut R),
     affine: unsafe fn(Tile, *const R, R, *const R, *mut R) -> bool,
     exp_all: unsafe fn(usize, *mut R),
 }
@@ -99,6 +101,28 @@ macro_rules! level {
                 }
             }
             $(#[$feature])?
+            unsafe fn log_gradient(
+                tile: Tile,
+                e: *mut $real,
+                f: *const $real,
+                delta: *const $real,
+                z: *const $real,
+                sums: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::log_gradient::<$vector>(tile, e, f, delta, z, sums) }
+            }
+            $(#[$feature])?
+            unsafe fn weighted_columns(
+                tile: Tile,
+                f: *const $real,
+                weights: *const $real,
+                out: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::weighted_columns::<$vector>(tile, f, weights, out) }
+            }
+            $(#[$feature])?
             unsafe fn affine(
                 tile: Tile, x: *const $real, scale: $real, shift: *const $real, out: *mut $real,
             ) -> bool {
@@ -119,6 +143,8 @@ macro_rules! level {
                 raise_exponents,
                 key_features,
                 query_features,
+                log_gradient,
+                weighted_columns,
                 affine,
                 exp_all,
             };
@@ -272,6 +298,30 @@ impl<R: Real> Kernels<R> {
         let (c, n, z) = (constants.as_ptr(), exponents.as_ptr(), sums.as_ptr());
         // SAFETY: the level was detected, and the slices were checked.
         unsafe { (self.query_features)(tile, t.as_mut_ptr(), c, n, z, d, e) }
+    }
+
+    /// `E ← F ∘ (E + δzᵀ)`, and the sum of each row.
+    pub(crate) fn log_gradient(
+        &self,
+        tile: Tile,
+        e: &mut [R],
+        f: &[R],
+        delta: &[R],
+        z: &[R],
+        sums: &mut [R],
+    ) {
+        self.check(tile, e.len().min(f.len()), &[z.len()], &[delta.len(), sums.len()]);
+        let (e, sums) = (e.as_mut_ptr(), sums.as_mut_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.log_gradient)(tile, e, f.as_ptr(), delta.as_ptr(), z.as_ptr(), sums) }
+    }
+
+    /// `out_m += Σ_i weights_i f_im`.
+    pub(crate) fn weighted_columns(&self, tile: Tile, f: &[R], weights: &[R], out: &mut [R]) {
+        self.check(tile, f.len(), &[out.len()], &[weights.len()]);
+        let (f, weights, out) = (f.as_ptr(), weights.as_ptr(), out.as_mut_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.weighted_columns)(tile, f, weights, out) }
     }
 
     /// `out = x · scale + shift`, row by row; returns whether every `out` is finite.
