@@ -133,6 +133,7 @@ impl Kernel {
             target.iter_mut().zip(row).for_each(|(t, v)| *t = T::from_f64(v));
             out.log_scale.push(scale);
         }
+        check_sums(&out.values)?;
         Ok(out)
     }
 
@@ -299,6 +300,18 @@ pub(crate) fn check_values<T: Element>(
         });
     }
     Ok(())
+}
+
+/// Sums of values that fit their number format.
+pub(crate) fn check_sums<T: Element>(sums: &Matrix<T>) -> Result<()> {
+    match sums.as_slice().iter().all(|v| v.is_finite()) {
+        true => Ok(()),
+        false => Err(Error::Overflow {
+            operation: "the sum over the keys",
+            format: T::NAME,
+            hint: "divide the values by a constant",
+        }),
+    }
 }
 
 fn finite_logs(m: &Matrix<f64>) -> Result<()> {

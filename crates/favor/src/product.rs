@@ -1,6 +1,6 @@
 //! `K(X,Y)·C ≈ P(SᵀC)`: sums over keys that are fed in pieces and merged, then applied to queries.
 
-use crate::kernel::{check_sides, check_values};
+use crate::kernel::{check_sums, check_values};
 use crate::linalg::transposed_product;
 use crate::map::{BLOCK, Block};
 use crate::{Element, Error, FeatureMap, LogScaled, Matrix, Result, Rows, Side};
@@ -163,14 +163,7 @@ impl KeySums {
             }
             self.log_scale[m] = max;
         }
-        if !self.sums.as_slice().iter().all(|v| v.is_finite()) {
-            return Err(Error::Overflow {
-                operation: "the sum over the keys",
-                format: "f64",
-                hint: "divide the values by a constant",
-            });
-        }
-        Ok(())
+        check_sums(&self.sums)
     }
 
     /// `P (SᵀC)` for a set of queries. Before the first key every row is zero.
@@ -193,6 +186,7 @@ impl KeySums {
             values.extend(part.as_slice().iter().map(|v| T::from_f64(*v)));
         }
         let values = Matrix::new(values, queries.rows(), self.sums.columns())?;
+        check_sums(&values)?;
         Ok(LogScaled { log_scale, values })
     }
 
@@ -231,28 +225,4 @@ impl KeySums {
             }),
         }
     }
-}
-
-/// `K(X,Y)·C` by features, in one call.
-///
-/// ```
-/// use favor::{Family, FeatureSpec, Kernel, Moments, Rows, kernel_product};
-/// let x = Rows::new(&[0.5_f64, 0.0, 0.0, 0.5], 2, 2)?;
-/// let m = Moments::of(x)?;
-/// let map = FeatureSpec::new(Family::Balanced, 128).kernel(Kernel::gaussian()).fit(&m, &m)?;
-/// let ones = Rows::new(&[1.0, 1.0], 2, 1)?;
-/// let sums = kernel_product(&map, x, x, ones)?.to_matrix()?;
-/// assert!((sums[(0, 0)] - 1.78).abs() < 0.2); // 1 + e^{−1/4}
-/// # Ok::<(), favor::Error>(())
-/// ```
-pub fn kernel_product<T: Element>(
-    map: &FeatureMap,
-    x: Rows<'_, T>,
-    y: Rows<'_, T>,
-    c: Rows<'_, T>,
-) -> Result<LogScaled<T>> {
-    check_sides("kernel_product", x, y)?;
-    let mut sums = KeySums::new(map, c.columns());
-    sums.add(map, y, c)?;
-    sums.apply(map, x)
 }

@@ -50,6 +50,15 @@ impl<'a, T: Element> Rows<'a, T> {
         Ok(Self { data, rows, columns, stride })
     }
 
+    /// The numbers, and from one row's first to the next one's.
+    pub(crate) fn data(&self) -> &'a [T] {
+        self.data
+    }
+
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
     /// Number of vectors.
     pub fn rows(&self) -> usize {
         self.rows

@@ -2,8 +2,10 @@
 
 use favor::draw::Stream;
 use favor::{
-    Coupling, Family, FeatureMap, FeatureSpec, Kernel, Mask, Matrix, Moments, Options, Rows,
-    Tensor, attention, attention_backward, feature_attention,
+    Coupling, DecodeState, Family, FeatureMap, FeatureSpec, Gradients, Kernel, KeySums, Mask,
+    Matrix, Moments, Options, Rows, Tensor, attention, attention_backward, exact_attention,
+    exact_attention_backward, exact_attention_tensors, feature_attention, kernel_product,
+    kernel_product_backward,
 };
 
 struct Case {
@@ -105,6 +107,10 @@ impl Case {
     }
 }
 
+fn t<T: favor::Number>(x: &[T], shape: [usize; 4]) -> Tensor<'_, T> {
+    Tensor::new(x, shape).unwrap()
+}
+
 fn single(x: &[f64]) -> Vec<f32> {
     x.iter().map(|v| *v as f32).collect()
 }
@@ -154,7 +160,6 @@ fn engine_equals_the_plain_way() {
                 for key_mask in [None, Some(&mask[..])] {
                     let expected = plain(case, &map[0], (&q, &k, &v), causal, key_mask);
                     let options = Options { causal, key_mask, ..Options::default() };
-                    let t = |x, s| Tensor::new(x, s).unwrap();
                     let double =
                         attention(&map, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
                     let what =
@@ -162,7 +167,6 @@ fn engine_equals_the_plain_way() {
                     let error = worst(&double, &expected);
                     assert!(error < 1e-11, "{what}: f64 differs by {error:e}");
                     let (q, k, v) = (single(&q), single(&k), single(&v));
-                    let t = |x, s| Tensor::new(x, s).unwrap();
                     let out = attention(&map, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
                     let out: Vec<f64> = out.into_iter().map(f64::from).collect();
                     // A logit of size s carries an error of s·2⁻²⁴, which the exponential turns
@@ -180,7 +184,43 @@ fn engine_equals_the_plain_way() {
     }
 }
 
-/// Gradients against central differences in `f64`, bidirectional and causal, with and without masks.
+type Inputs<'a> = (&'a [f64], &'a [f64], &'a [f64]);
+
+/// Central differences of `Σ weight · run(q,k,v)` along random directions, against the gradients.
+fn check_gradients(
+    what: &str,
+    (q, k, v): Inputs<'_>,
+    weight: &[f64],
+    run: &dyn Fn(&[f64], &[f64], &[f64]) -> Vec<f64>,
+    g: &Gradients<f64>,
+) {
+    let mut stream = Stream::new(9, 9);
+    let loss = |out: Vec<f64>| -> f64 { out.iter().zip(weight).map(|(a, b)| a * b).sum() };
+    for (which, gradient) in [("q", &g.q), ("k", &g.k), ("v", &g.v)] {
+        let mut direction: Vec<f64> = gradient.iter().map(|_| stream.normal()).collect();
+        let unit = direction.iter().map(|d| d * d).sum::<f64>().sqrt();
+        direction.iter_mut().for_each(|d| *d /= unit);
+        let step = 1e-5;
+        let moved = |x: &[f64], sign: f64| -> Vec<f64> {
+            x.iter().zip(&direction).map(|(x, d)| x + sign * step * d).collect()
+        };
+        let at = |sign: f64| match which {
+            "q" => loss(run(&moved(q, sign), k, v)),
+            "k" => loss(run(q, &moved(k, sign), v)),
+            _ => loss(run(q, k, &moved(v, sign))),
+        };
+        let numeric = (at(1.0) - at(-1.0)) / (2.0 * step);
+        let analytic: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
+        let size = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+        // The differences are good to step² of the third derivative and to rounding over the step.
+        assert!(
+            (numeric - analytic).abs() < 1e-6 * (1.0 + size),
+            "{what} d{which}: {analytic} against {numeric}"
+        );
+    }
+}
+
+/// Gradients in every mode: features and exact, bidirectional and causal, with and without masks.
 #[test]
 fn gradients_equal_finite_differences() {
     for (c, case) in CASES.iter().enumerate().take(5) {
@@ -188,57 +228,258 @@ fn gradients_equal_finite_differences() {
         let (sq, sk, sv) = case.shapes();
         let out_shape = [sq[0], sq[1], sq[2], sv[3]];
         let mask = case.mask();
-        let mut stream = Stream::new(9, 9);
-        for family in [Family::Balanced, Family::Sade, Family::Ge] {
-            let map = [case.map(&q, &k, family)];
-            for causal in [false, true] {
-                for key_mask in [None, Some(&mask[..])] {
-                    let options = Options { causal, key_mask, ..Options::default() };
+        let mut stream = Stream::new(7, 7);
+        let weight: Vec<f64> = (0..out_shape.iter().product()).map(|_| stream.normal()).collect();
+        for causal in [false, true] {
+            for key_mask in [None, Some(&mask[..])] {
+                let options = Options { causal, key_mask, ..Options::default() };
+                let what = format!("case {c} causal {causal} mask {}", key_mask.is_some());
+                for family in [Family::Balanced, Family::Sade, Family::Ge] {
+                    let map = [case.map(&q, &k, family)];
                     let run = |q: &[f64], k: &[f64], v: &[f64]| {
-                        let t = |x, s| Tensor::new(x, s).unwrap();
                         attention(&map, t(q, sq), t(k, sk), t(v, sv), &options).unwrap()
                     };
                     let out = run(&q, &k, &v);
-                    let weight: Vec<f64> = out.iter().map(|_| stream.normal()).collect();
-                    let loss =
-                        |out: &[f64]| -> f64 { out.iter().zip(&weight).map(|(a, b)| a * b).sum() };
-                    let t = |x, s| Tensor::new(x, s).unwrap();
-                    let g = attention_backward(
-                        &map,
-                        t(&q, sq),
-                        t(&k, sk),
-                        t(&v, sv),
-                        t(&out, out_shape),
-                        t(&weight, out_shape),
-                        &options,
-                    )
-                    .unwrap();
-                    for (which, gradient) in [("q", &g.q), ("k", &g.k), ("v", &g.v)] {
-                        let mut direction: Vec<f64> =
-                            gradient.iter().map(|_| stream.normal()).collect();
-                        let unit = direction.iter().map(|d| d * d).sum::<f64>().sqrt();
-                        direction.iter_mut().for_each(|d| *d /= unit);
-                        let step = 1e-5;
-                        let moved = |x: &[f64], sign: f64| -> Vec<f64> {
-                            x.iter().zip(&direction).map(|(x, d)| x + sign * step * d).collect()
-                        };
-                        let at = |sign: f64| match which {
-                            "q" => loss(&run(&moved(&q, sign), &k, &v)),
-                            "k" => loss(&run(&q, &moved(&k, sign), &v)),
-                            _ => loss(&run(&q, &k, &moved(&v, sign))),
-                        };
-                        let numeric = (at(1.0) - at(-1.0)) / (2.0 * step);
-                        let analytic: f64 =
-                            gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
-                        let size = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-                        assert!(
-                            (numeric - analytic).abs() < 1e-6 * (1.0 + size),
-                            "case {c} {family} causal {causal} mask {} d{which}: {analytic} against {numeric}",
-                            key_mask.is_some()
-                        );
-                    }
+                    let (o, w) = (t(&out, out_shape), t(&weight, out_shape));
+                    let (tq, tk, tv) = (t(&q, sq), t(&k, sk), t(&v, sv));
+                    let g = attention_backward(&map, tq, tk, tv, o, w, &options).unwrap();
+                    check_gradients(&format!("{what} {family}"), (&q, &k, &v), &weight, &run, &g);
+                }
+                for kernel in [Kernel::attention(case.dim), Kernel::gaussian().scaled(0.3).unwrap()]
+                {
+                    let run = |q: &[f64], k: &[f64], v: &[f64]| {
+                        exact_attention_tensors(kernel, t(q, sq), t(k, sk), t(v, sv), &options)
+                            .unwrap()
+                    };
+                    let out = run(&q, &k, &v);
+                    let (o, w) = (t(&out, out_shape), t(&weight, out_shape));
+                    let (tq, tk, tv) = (t(&q, sq), t(&k, sk), t(&v, sv));
+                    let g = exact_attention_backward(kernel, tq, tk, tv, o, w, &options).unwrap();
+                    check_gradients(&format!("{what} exact"), (&q, &k, &v), &weight, &run, &g);
                 }
             }
         }
     }
+}
+
+/// The blocked exact path against the plain one.
+#[test]
+fn blocked_exact_equals_the_plain_one() {
+    for (c, case) in CASES.iter().enumerate() {
+        let (q, k, v) = case.tensors(200 + c as u64);
+        let (sq, sk, sv) = case.shapes();
+        let mask = case.mask();
+        let kernels = [Kernel::attention(case.dim), Kernel::gaussian().scaled(0.3).unwrap()];
+        for (kernel, causal) in kernels.into_iter().flat_map(|k| [(k, false), (k, true)]) {
+            for key_mask in [None, Some(&mask[..])] {
+                let options = Options { causal, key_mask, ..Options::default() };
+                let ours =
+                    exact_attention_tensors(kernel, t(&q, sq), t(&k, sk), t(&v, sv), &options)
+                        .unwrap();
+                let mut expected = vec![];
+                for head in 0..case.batch * case.heads {
+                    let rows = |x: &[f64], n: usize, d: usize| {
+                        Matrix::new(x[head * n * d..(head + 1) * n * d].to_vec(), n, d).unwrap()
+                    };
+                    let q = rows(&q, case.queries, case.dim);
+                    let (k, v) = (rows(&k, case.keys, case.dim), rows(&v, case.keys, case.columns));
+                    let batch = head / case.heads;
+                    let keys = key_mask.map(|m| &m[batch * case.keys..(batch + 1) * case.keys]);
+                    let mask = Mask { causal, keys };
+                    let out = exact_attention(kernel, q.view(), k.view(), v.view(), mask).unwrap();
+                    expected.extend_from_slice(out.as_slice());
+                }
+                let error = worst(&ours, &expected);
+                assert!(error < 1e-11, "case {c} causal {causal}: {error:e}");
+            }
+        }
+    }
+}
+
+/// Prefill and single tokens, in any cut, equal the causal batch; a state survives being stored.
+#[test]
+fn decoding_equals_the_causal_batch() {
+    let case = &CASES[2];
+    let (q, k, v) = case.tensors(3);
+    let (sq, sk, sv) = case.shapes();
+    let maps: Vec<_> = (0..3)
+        .map(|s| {
+            let spec = *case.map(&q, &k, Family::Balanced).spec();
+            let m = Moments::of(Rows::new(&q, q.len() / case.dim, case.dim).unwrap()).unwrap();
+            spec.seed(s).fit(&m, &m).unwrap()
+        })
+        .collect();
+    let options = Options { causal: true, ..Options::default() };
+    let batch = attention(&maps, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
+    let mut state = DecodeState::<f64>::new(maps.clone(), 1, 3, case.columns).unwrap();
+    let cuts = [0, 60, 61, 62, 63, 64, 100, 130, 131];
+    for pair in cuts.windows(2) {
+        let (start, end) = (pair[0], pair[1]);
+        let part = |x: &[f64], d: usize| -> Vec<f64> {
+            x.chunks(case.queries * d).flat_map(|h| h[start * d..end * d].to_vec()).collect()
+        };
+        let (q, k, v) = (part(&q, case.dim), part(&k, case.dim), part(&v, case.columns));
+        let shape = |d| [1, 3, end - start, d];
+        let (tq, tk) = (t(&q, shape(case.dim)), t(&k, shape(case.dim)));
+        let out = state.advance(tq, tk, t(&v, shape(case.columns))).unwrap();
+        let expected = part(&batch, case.columns);
+        let error = worst(&out, &expected);
+        assert!(error < 1e-12, "tokens {start}..{end}: {error:e}");
+        state = DecodeState::from_bytes(maps.clone(), &state.to_bytes().unwrap()).unwrap();
+        assert_eq!(state.tokens(), end);
+    }
+    let bytes = state.to_bytes().unwrap();
+    for cut in [0, 7, 50, bytes.len() - 1] {
+        assert!(DecodeState::<f64>::from_bytes(maps.clone(), &bytes[..cut]).is_err());
+    }
+}
+
+/// The fused product equals the plain one, and its gradients finite differences.
+#[test]
+fn products_equal_the_plain_way() {
+    for kernel in [Kernel::gaussian(), Kernel::softmax(), Kernel::new(0.1, 0.7).unwrap()] {
+        for family in [Family::Balanced, Family::Sde, Family::Pos, Family::Trig] {
+            let mut stream = Stream::new(4, 4);
+            let mut fill = |n: usize, d: usize| {
+                Matrix::from_fn(n, d, |_, l| 0.6 * stream.normal() + 0.2 * l as f64)
+            };
+            let (x, y, c) = (fill(90, 5), fill(2500, 5), fill(2500, 3));
+            let (mx, my) = (Moments::of(x.view()).unwrap(), Moments::of(y.view()).unwrap());
+            let map = FeatureSpec::new(family, 37).kernel(kernel).fit(&mx, &my).unwrap();
+            let fast = kernel_product(&map, x.view(), y.view(), c.view()).unwrap();
+            let mut sums = KeySums::new(&map, 3);
+            sums.add(&map, y.view(), c.view()).unwrap();
+            let plain = sums.apply(&map, x.view()).unwrap();
+            let (fast, plain) = (fast.to_matrix().unwrap(), plain.to_matrix().unwrap());
+            let error = worst(fast.as_slice(), plain.as_slice());
+            assert!(error < 1e-11, "{family}: {error:e}");
+            if !family.is_positive() {
+                continue;
+            }
+            let weight = fill(90, 3);
+            let g =
+                kernel_product_backward(&map, x.view(), y.view(), c.view(), weight.view()).unwrap();
+            let g = Gradients { q: g.x.into_vec(), k: g.y.into_vec(), v: g.c.into_vec() };
+            let run = |x: &[f64], y: &[f64], c: &[f64]| {
+                let rows = |v, d| Rows::new(v, v.len() / d, d).unwrap();
+                kernel_product(&map, rows(x, 5), rows(y, 5), rows(c, 3))
+                    .unwrap()
+                    .to_matrix()
+                    .unwrap()
+                    .into_vec()
+            };
+            let inputs = (x.as_slice(), y.as_slice(), c.as_slice());
+            check_gradients(&format!("product {family}"), inputs, weight.as_slice(), &run, &g);
+        }
+    }
+}
+
+/// No result depends on the number of threads, to the last bit.
+#[test]
+fn threads_change_nothing() {
+    let case = Case { queries: 5000, keys: 5000, ..CASES[5] };
+    let (q, k, v) = case.tensors(8);
+    let (sq, sk, sv) = case.shapes();
+    let (q, k, v) = (single(&q), single(&k), single(&v));
+    let (tq, tk, tv) = (t(&q, sq), t(&k, sk), t(&v, sv));
+    let m = Moments::of(Rows::new(&q, 5000, case.dim).unwrap()).unwrap();
+    let map = [FeatureSpec::new(Family::Balanced, 16).fit(&m, &m).unwrap()];
+    for causal in [false, true] {
+        let run = |threads| {
+            let options = Options { causal, threads: Some(threads), ..Options::default() };
+            let out = attention(&map, tq, tk, tv, &options).unwrap();
+            let shape = [sq[0], sq[1], sq[2], sv[3]];
+            let o = Tensor::new(&out, shape).unwrap();
+            let g = attention_backward(&map, tq, tk, tv, o, o, &options).unwrap();
+            let exact = Tensor::new(&q[..600 * case.dim], [1, 1, 600, case.dim]).unwrap();
+            let kernel = Kernel::attention(case.dim);
+            let exact = exact_attention_tensors(kernel, exact, exact, exact, &options).unwrap();
+            (out, g, exact)
+        };
+        let one = run(1);
+        assert_eq!(one, run(2));
+        assert_eq!(one, run(3));
+    }
+}
+
+/// Strides, 16-bit numbers and packed sequences give what plain tensors give.
+#[test]
+fn layouts_change_nothing() {
+    let case = &CASES[1];
+    let (q, k, v) = case.tensors(11);
+    let (sq, sk, sv) = case.shapes();
+    let map = [case.map(&q, &k, Family::Balanced)];
+    for causal in [false, true] {
+        let options = Options { causal, ..Options::default() };
+        let expected = attention(&map, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
+        // [batch, dim, length, heads] in memory.
+        let turn = |x: &[f64], [b, h, l, d]: [usize; 4]| -> (Vec<f64>, [usize; 4]) {
+            let strides = [h * l * d, 1, h, h * l];
+            let mut out = vec![0.0; x.len()];
+            for (i, v) in x.iter().enumerate() {
+                let (ib, ih, il, id) = (i / (h * l * d), i / (l * d) % h, i / d % l, i % d);
+                out[ib * strides[0] + ih + il * strides[2] + id * strides[3]] = *v;
+            }
+            assert!(b > 0);
+            (out, strides)
+        };
+        let ((q2, tq), (k2, tk), (v2, tv)) = (turn(&q, sq), turn(&k, sk), turn(&v, sv));
+        let strided = |x, s, st| Tensor::with_strides(x, s, st).unwrap();
+        let (a, b, c) = (strided(&q2, sq, tq), strided(&k2, sk, tk), strided(&v2, sv, tv));
+        let out = attention(&map, a, b, c, &options).unwrap();
+        assert!(worst(&out, &expected) < 1e-13);
+        // 16-bit numbers: the inputs are rounded, then everything happens in f32.
+        let half = |x: &[f64]| x.iter().map(|v| half::f16::from_f64(*v)).collect::<Vec<_>>();
+        let (q16, k16, v16) = (half(&q), half(&k), half(&v));
+        let out = attention(&map, t(&q16, sq), t(&k16, sk), t(&v16, sv), &options).unwrap();
+        let wide = |x: &[half::f16]| x.iter().map(|v| v.to_f64()).collect::<Vec<_>>();
+        let (q64, k64, v64) = (wide(&q16), wide(&k16), wide(&v16));
+        let rounded = attention(&map, t(&q64, sq), t(&k64, sk), t(&v64, sv), &options).unwrap();
+        assert!(worst(&wide(&out), &rounded) < 2.0_f64.powi(-10));
+        // Two sequences packed into one equal the two alone.
+        let offsets = [0, 20, 50];
+        let packed = Options { offsets: Some(&offsets), ..options };
+        let one = |x: &[f64], d: usize| x[..2 * 50 * d].to_vec(); // the first of the batch
+        let (q1, k1, v1) = (one(&q, 16), one(&k, 16), one(&v, 16));
+        let shape = [1, 2, 50, 16];
+        let both = attention(&map, t(&q1, shape), t(&k1, shape), t(&v1, shape), &packed).unwrap();
+        for (start, end) in [(0, 20), (20, 50)] {
+            let part = |x: &[f64]| -> Vec<f64> {
+                x.chunks(50 * 16).flat_map(|h| h[start * 16..end * 16].to_vec()).collect()
+            };
+            let (q1, k1, v1) = (part(&q1), part(&k1), part(&v1));
+            let shape = [1, 2, end - start, 16];
+            let alone =
+                attention(&map, t(&q1, shape), t(&k1, shape), t(&v1, shape), &options).unwrap();
+            assert!(worst(&part(&both), &alone) < 1e-13);
+        }
+    }
+}
+
+/// Causal means causal: changing the future, even to features e^{±200} away, changes no bit of the
+/// past, and huge logits give no NaN.
+#[test]
+fn the_future_leaves_no_trace() {
+    let case = Case { batch: 1, heads: 1, queries: 150, keys: 150, ..CASES[3] };
+    let (mut q, mut k, mut v) = case.tensors(21);
+    let map = [case.map(&q, &k, Family::Sde)];
+    let (sq, sk, sv) = case.shapes();
+    let options = Options { causal: true, ..Options::default() };
+    let before = attention(&map, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
+    let cut = 100;
+    for x in &mut q[cut * 64..] {
+        *x *= 30.0;
+    }
+    for x in &mut k[cut * 64..] {
+        *x *= 40.0;
+    }
+    for x in &mut v[cut * 64..] {
+        *x -= 1e6;
+    }
+    let after = attention(&map, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
+    assert!(after.iter().all(|v| v.is_finite()));
+    // Tiles before the change are untouched to the bit; its own tile to rounding.
+    assert_eq!(before[..96 * 64], after[..96 * 64]);
+    assert!(worst(&after[..cut * 64], &before[..cut * 64]) < 1e-12);
+    assert_ne!(before[cut * 64..], after[cut * 64..]);
 }

@@ -140,45 +140,16 @@ pub fn attention_backward<T: Number>(
     options: &Options<'_>,
 ) -> Result<Gradients<T>> {
     let plan = Plan::new(maps, q.shape(), k.shape(), v.shape(), options)?;
-    let expected = [q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]];
-    for (what, shape) in [("output", out.shape()), ("output gradient", out_gradient.shape())] {
-        if shape != expected {
-            return Err(Error::invalid(
-                what,
-                format!("shape {shape:?} where {expected:?} is needed"),
-            ));
+    plan.gradients((q, k, v), (out, out_gradient), options, |task, head, gradients| {
+        let Some(packed) = task.map(maps).packed::<T::Real>() else {
+            let reason = "gradients need a positive family whose numbers fit the data's format";
+            return Err(Error::invalid("maps", reason));
+        };
+        match options.causal {
+            true => backward_causal(packed, head, gradients),
+            false => backward(packed, head, gradients),
         }
-    }
-    let zeros = |shape: [usize; 4]| vec![T::default(); shape.iter().product()];
-    let mut g = Gradients { q: zeros(q.shape()), k: zeros(k.shape()), v: zeros(v.shape()) };
-    let (dim, columns) = (q.shape()[3], v.shape()[3]);
-    let tasks = plan.cut(&mut g.q, dim).into_iter();
-    let parts = plan.cut_keys(&mut g.k, dim).into_iter().zip(plan.cut_keys(&mut g.v, columns));
-    let tasks: Vec<_> = tasks.zip(parts).collect();
-    super::threads::within(options.threads, || {
-        tasks.into_par_iter().try_for_each(|((task, q_out), (k_out, v_out))| {
-            let (q, k, v) = task.views(q, k, v);
-            let mask = task.mask(options, &plan);
-            let head = HeadInputs {
-                q,
-                k,
-                v,
-                mask,
-                out: task.query_rows(out),
-                grad: task.query_rows(out_gradient),
-            };
-            let gradients = HeadGradients { q: q_out, k: k_out, v: v_out };
-            let Some(packed) = task.map(maps).packed::<T::Real>() else {
-                let reason = "gradients need a positive family whose numbers fit the data's format";
-                return Err(Error::invalid("maps", reason));
-            };
-            match options.causal {
-                true => backward_causal(packed, head, gradients),
-                false => backward(packed, head, gradients),
-            }
-        })
-    })?;
-    Ok(g)
+    })
 }
 
 /// Checked shapes, and the tasks that they make.
@@ -199,8 +170,26 @@ pub(super) struct Task {
 }
 
 impl Plan {
-    pub(super) fn new(
+    fn new(
         maps: &[FeatureMap],
+        q: [usize; 4],
+        k: [usize; 4],
+        v: [usize; 4],
+        options: &Options<'_>,
+    ) -> Result<Self> {
+        let plan = Self::without_maps(q, k, v, options)?;
+        let (heads, dim) = (q[1], q[3]);
+        if maps.len() != 1 && maps.len() != heads {
+            return Err(Error::invalid("maps", format!("{} maps for {heads} heads", maps.len())));
+        }
+        if let Some(map) = maps.iter().find(|m| m.dim() != dim) {
+            let reason = format!("a map of dimension {} for heads of {dim}", map.dim());
+            return Err(Error::invalid("maps", reason));
+        }
+        Ok(plan)
+    }
+
+    pub(super) fn without_maps(
         q: [usize; 4],
         k: [usize; 4],
         v: [usize; 4],
@@ -219,12 +208,6 @@ impl Plan {
                 "tensors",
                 format!("queries {q:?}, keys {k:?} and values {v:?} do not fit"),
             );
-        }
-        if maps.len() != 1 && maps.len() != heads {
-            return invalid("maps", format!("{} maps for {heads} heads", maps.len()));
-        }
-        if let Some(map) = maps.iter().find(|m| m.dim() != dim) {
-            return invalid("maps", format!("a map of dimension {} for heads of {dim}", map.dim()));
         }
         if options.causal && length != k[2] {
             return invalid("tensors", format!("causal with {length} queries and {} keys", k[2]));
@@ -251,6 +234,43 @@ impl Plan {
             }
         };
         Ok(Self { batch, heads, keys: k[2], sequences })
+    }
+
+    /// Gradients of all heads, each by `one`.
+    pub(super) fn gradients<T: Number>(
+        &self,
+        (q, k, v): (Tensor<'_, T>, Tensor<'_, T>, Tensor<'_, T>),
+        (out, out_gradient): (Tensor<'_, T>, Tensor<'_, T>),
+        options: &Options<'_>,
+        one: impl Fn(&Task, HeadInputs<'_, T>, HeadGradients<'_, T>) -> Result<()> + Sync,
+    ) -> Result<Gradients<T>> {
+        let expected = [q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]];
+        for (what, shape) in [("output", out.shape()), ("output gradient", out_gradient.shape())] {
+            if shape != expected {
+                let reason = format!("shape {shape:?} where {expected:?} is needed");
+                return Err(Error::invalid(what, reason));
+            }
+        }
+        let zeros = |shape: [usize; 4]| vec![T::default(); shape.iter().product()];
+        let mut g = Gradients { q: zeros(q.shape()), k: zeros(k.shape()), v: zeros(v.shape()) };
+        let (dim, columns) = (q.shape()[3], v.shape()[3]);
+        let parts = self.cut_keys(&mut g.k, dim).into_iter().zip(self.cut_keys(&mut g.v, columns));
+        let tasks: Vec<_> = self.cut(&mut g.q, dim).into_iter().zip(parts).collect();
+        super::threads::within(options.threads, || {
+            tasks.into_par_iter().try_for_each(|((task, q_out), (k_out, v_out))| {
+                let (q, k, v) = task.views(q, k, v);
+                let head = HeadInputs {
+                    q,
+                    k,
+                    v,
+                    mask: task.mask(options, self),
+                    out: task.query_rows(out),
+                    grad: task.query_rows(out_gradient),
+                };
+                one(&task, head, HeadGradients { q: q_out, k: k_out, v: v_out })
+            })
+        })?;
+        Ok(g)
     }
 
     /// The parts of a buffer of `[batch, heads, keys, columns]` in the order of the tasks.

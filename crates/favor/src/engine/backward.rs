@@ -40,7 +40,8 @@ pub(crate) fn backward<T: Number>(
         return Ok(());
     }
     let through = query_gradients(map, &sums, head, gradients.q)?;
-    key_gradients(map, &sums, &through, head, gradients.k, gradients.v)
+    let keys = (head.k, head.v, head.mask);
+    key_gradients(map, &sums, &through, keys, gradients.k, gradients.v)
 }
 
 /// Writes the gradients of the queries; returns those of the sums.
@@ -94,18 +95,18 @@ fn query_gradients<T: Number>(
 }
 
 /// Writes the gradients of the keys and values.
-fn key_gradients<T: Number>(
+pub(crate) fn key_gradients<T: Number>(
     map: &PackedMap<T::Real>,
     sums: &Sums<T::Real>,
     through: &SumGradients<T::Real>,
-    head: HeadInputs<'_, T>,
+    (k, v, mask): (Strided<'_, T>, Strided<'_, T>, Option<&[bool]>),
     out_k: &mut [T],
     out_v: &mut [T],
 ) -> Result<()> {
     let side = &map.key;
-    let columns = head.v.columns;
+    let columns = v.columns;
     let panels = feature_panels(&through.values, through.width, side.features);
-    let size = piece(head.k.rows);
+    let size = piece(k.rows);
     let ones = vec![T::Real::ONE; size];
     out_k
         .par_chunks_mut(size * side.dim)
@@ -113,15 +114,15 @@ fn key_gradients<T: Number>(
         .enumerate()
         .try_for_each(|(p, (out_k, out_v))| {
             let start = p * size;
-            let rows = visible(head.mask, start, (start + size).min(head.k.rows));
+            let rows = visible(mask, start, (start + size).min(k.rows));
             let mut scratch = Scratch::new(side, columns);
             let mut tile_gradient = GradientTile::new(side, &scratch);
             let mut unused = vec![T::Real::ZERO; side.weights.width];
             let mut values = scratch.values.clone();
             for rows in rows.chunks(scratch.capacity) {
-                scratch.project(side, "keys", head.k, rows)?;
+                scratch.project(side, "keys", k, rows)?;
                 scratch.compute_terms(side, rows.len());
-                scratch.pack_values("values", head.v, rows)?;
+                scratch.pack_values("values", v, rows)?;
                 let tile = scratch.tile(side, rows.len());
                 let Scratch { kernels, features, terms, .. } = &mut scratch;
                 let exponents = &sums.exponents;

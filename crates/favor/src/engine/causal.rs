@@ -61,19 +61,31 @@ pub(crate) fn forward_causal<T: Number>(
         .par_chunks_mut(size * columns)
         .zip(before)
         .enumerate()
-        .map(|(p, (out, sums))| {
-            let mut walk = Walk::new(map, sums, columns);
-            let (start, end) = (p * size, p * size + out.len() / columns);
-            walk.visit((q, k, v), mask, (start, end), &mut |tile| {
-                let at = (tile.start - start) * columns;
-                let out = &mut out[at..at + tile.rows * columns];
-                write_outputs(tile, map.query.features, columns, out)
-            })?;
-            Ok(walk.sums)
-        })
+        .map(|(p, (out, sums))| walk((q, k, v), map, sums, mask, p * size, out))
         .collect();
     let last = ends?.pop();
     Ok(last.unwrap_or_else(|| Sums::new(&map.key, columns)))
+}
+
+/// Walks on from the given sums, writing the outputs of the tokens from `start` on; returns the sums
+/// after them.
+pub(crate) fn walk<T: Number>(
+    inputs: (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+    map: &PackedMap<T::Real>,
+    sums: Sums<T::Real>,
+    mask: Option<&[bool]>,
+    start: usize,
+    out: &mut [T],
+) -> Result<Sums<T::Real>> {
+    let columns = inputs.2.columns;
+    let tokens = out.len() / columns;
+    let mut walk = Walk::new(map, sums, columns, tokens);
+    walk.visit(inputs, mask, (start, start + tokens), &mut |tile| {
+        let at = (tile.start - start) * columns;
+        let out = &mut out[at..at + tile.rows * columns];
+        write_outputs(tile, map.query.features, columns, out)
+    })?;
+    Ok(walk.sums)
 }
 
 /// A walk through a sequence, tile by tile.
@@ -107,11 +119,13 @@ pub(crate) struct Loaded<'w, R: Real> {
 }
 
 impl<'m, R: Real> Walk<'m, R> {
-    pub(crate) fn new(map: &'m PackedMap<R>, sums: Sums<R>, columns: usize) -> Self {
+    /// A walk of at most `tokens` tokens on from the given sums.
+    pub(crate) fn new(map: &'m PackedMap<R>, sums: Sums<R>, columns: usize, tokens: usize) -> Self {
         let width = map.key.weights.width;
+        let rows = tokens.min(TILE);
         Self {
-            keys: Scratch::new(&map.key, columns),
-            queries: Scratch::new(&map.query, columns),
+            keys: Scratch::for_rows(&map.key, columns, rows),
+            queries: Scratch::for_rows(&map.query, columns, rows),
             weights: vec![],
             first: vec![R::ZERO; width],
             last: vec![R::ZERO; width],

@@ -62,7 +62,7 @@ fn query_gradients<T: Number>(
     head: HeadInputs<'_, T>,
     out: &mut [T],
 ) -> Result<Vec<Stop<T::Real>>> {
-    let mut walk = Walk::new(map, Sums::new(&map.key, head.v.columns), head.v.columns);
+    let mut walk = Walk::new(map, Sums::new(&map.key, head.v.columns), head.v.columns, head.q.rows);
     let mut gradient = GradientTile::new(&map.query, walk.query_scratch());
     let mut outputs = OutputGradients::new(walk.query_scratch().capacity, head.v.columns);
     let mut weights = vec![];
@@ -101,7 +101,7 @@ fn key_gradients<T: Number>(
 ) -> Result<()> {
     let side = &map.key;
     let columns = head.v.columns;
-    let mut walk = Walk::new(map, Sums::new(side, columns), columns);
+    let mut walk = Walk::new(map, Sums::new(side, columns), columns, head.q.rows);
     let mut gradient = GradientTile::new(side, walk.key_scratch());
     let mut outputs = OutputGradients::new(walk.query_scratch().capacity, columns);
     let mut through = SumGradients::like(&walk.sums);

@@ -1,7 +1,7 @@
 //! A matrix inside a tensor: rows and columns at any distance from one another.
 
 use super::number::Number;
-use crate::{Element, Error, Matrix};
+use crate::{Element, Error, Matrix, Rows};
 
 /// A borrowed matrix with any strides.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +11,19 @@ pub(crate) struct Strided<'a, T> {
     pub(crate) columns: usize,
     pub(crate) row_stride: usize,
     pub(crate) column_stride: usize,
+}
+
+impl<'a, T: Number + Element> Strided<'a, T> {
+    /// A set of vectors.
+    pub(crate) fn of(rows: Rows<'a, T>) -> Self {
+        Self {
+            data: rows.data(),
+            rows: rows.rows(),
+            columns: rows.columns(),
+            row_stride: rows.stride(),
+            column_stride: 1,
+        }
+    }
 }
 
 impl<'a, T: Number> Strided<'a, T> {

@@ -40,8 +40,13 @@ pub(crate) struct Scratch<R: Real> {
 
 impl<R: Real> Scratch<R> {
     pub(crate) fn new(side: &PackedSide<R>, value_columns: usize) -> Self {
+        Self::for_rows(side, value_columns, usize::MAX)
+    }
+
+    /// Memory for tiles of no more than `rows` rows.
+    pub(crate) fn for_rows(side: &PackedSide<R>, value_columns: usize, rows: usize) -> Self {
         let kernels = R::kernels();
-        let capacity = tile_rows(side.weights.width);
+        let capacity = tile_rows(side.weights.width).min(rows.max(1));
         let stride = side.weights.width + kernels.lanes;
         let value_width = value_columns.next_multiple_of(kernels.lanes);
         let turned = side.dense.as_ref().map_or(0, |d| capacity * d.transform.width);

@@ -7,7 +7,6 @@
 
 use super::exp::exp_shifted;
 use super::lanes::{Constants, Lanes};
-use crate::Element;
 
 /// A tile: `rows × columns` numbers, rows `stride` apart; columns a multiple of the vector length.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +37,7 @@ pub(super) unsafe fn row_terms<V: Lanes>(
                 let x = V::load(v.add(i * tile.stride + l));
                 sum = x.mul_add(x.mul_add(V::load(a.add(l)), V::load(b.add(l))), sum);
             }
-            let total = V::Real::from_f64((*out.add(i)).to_f64() + sum.sum().to_f64());
-            *out.add(i) = total;
+            *out.add(i) = (*out.add(i)).plus(sum.sum());
         }
     }
 }
@@ -150,6 +148,53 @@ pub(super) unsafe fn query_features<V: Lanes>(
             }
             *denominators.add(i) = sum.sum();
             *row_exponents.add(i) = exponent.largest();
+        }
+    }
+}
+
+/// One block of online softmax: raises each row's exponent to the block's largest logit, turns the
+/// logits into weights `· 2^{−exponent}`, adds them to the denominators, and writes the factors by
+/// which sums made with the old exponents shrink. Logits of [`Constants::LOWEST`] get weight zero.
+///
+/// # Safety
+/// The processor must support `V`; `t` holds the tile, `constants` its columns, the others its rows.
+#[inline(always)]
+pub(super) unsafe fn softmax_rows<V: Lanes>(
+    tile: Tile,
+    t: *mut V::Real,
+    constants: *const V::Real,
+    exponents: *mut V::Real,
+    denominators: *mut V::Real,
+    shrink: *mut V::Real,
+) {
+    for i in 0..tile.rows {
+        // SAFETY: inside the tile by the caller's promise.
+        unsafe {
+            let row = t.add(i * tile.stride);
+            let mut largest = V::splat(V::Real::LOWEST);
+            for j in (0..tile.columns).step_by(V::COUNT) {
+                let x = V::load(row.add(j)).add(V::load(constants.add(j)));
+                x.store(row.add(j));
+                largest = x.max(largest);
+            }
+            let largest = V::splat(largest.largest());
+            let old = V::splat(*exponents.add(i));
+            let new = largest.mul(V::splat(V::Real::LOG2_E)).round().max(old);
+            // Far below the row's exponent a weight is zero, and masked logits lie further still.
+            let base = new.mul(V::splat(V::Real::LN2_HIGH));
+            let least = base.sub(V::splat(V::Real::FAR_BELOW));
+            let mut sum = V::splat(V::Real::ZERO);
+            for j in (0..tile.columns).step_by(V::COUNT) {
+                let f = exp_shifted(V::load(row.add(j)).max(least), new);
+                f.store(row.add(j));
+                sum = sum.add(f);
+            }
+            let one = V::splat(V::Real::ONE);
+            let factor = one.times_power_of_two(old.sub(new));
+            let total = V::splat(*denominators.add(i)).mul(factor).largest();
+            *denominators.add(i) = total.plus(sum.sum());
+            *exponents.add(i) = new.largest();
+            *shrink.add(i) = factor.largest();
         }
     }
 }

@@ -23,7 +23,6 @@ pub(crate) trait Lanes: Copy {
     /// `self · b + c` with one rounding where the processor has it.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
     unsafe fn max(self, other: Self) -> Self;
-    unsafe fn min(self, other: Self) -> Self;
     /// The nearest integers.
     unsafe fn round(self) -> Self;
     /// `self · 2^n` for integers `n`, right down to zero and up to infinity.
@@ -41,6 +40,10 @@ pub(crate) trait Constants: crate::Element {
     const ONE: Self;
     const ZERO: Self;
     const LOWEST: Self;
+    /// `e` to the minus this is zero, whatever power of two is near.
+    const FAR_BELOW: Self;
+    /// The sum.
+    fn plus(self, other: Self) -> Self;
     /// Coefficients of `(e^r − 1 − r)/r²` on `|r| ≤ ½ ln 2`, lowest first: its interpolation at
     /// Chebyshev nodes, with relative error 1.0e-8 (`f32`) and 1.7e-17 (`f64`) of `e^r`.
     const EXP: &'static [Self];
@@ -53,6 +56,10 @@ impl Constants for f32 {
     const ONE: f32 = 1.0;
     const ZERO: f32 = 0.0;
     const LOWEST: f32 = f32::MIN;
+    const FAR_BELOW: f32 = 200.0;
+    fn plus(self, other: f32) -> f32 {
+        self + other
+    }
     const EXP: &'static [f32] = &[0.5, 0.166_665_77, 0.041_666_554, 0.008_363_203, 0.001_392_621_3];
 }
 
@@ -63,6 +70,10 @@ impl Constants for f64 {
     const ONE: f64 = 1.0;
     const ZERO: f64 = 0.0;
     const LOWEST: f64 = f64::MIN;
+    const FAR_BELOW: f64 = 1600.0;
+    fn plus(self, other: f64) -> f64 {
+        self + other
+    }
     const EXP: &'static [f64] = &[
         0.500_000_000_000_000_1,
         0.166_666_666_666_666_67,

@@ -12,6 +12,8 @@ mod lanes;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+#[cfg(test)]
+mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -22,6 +24,7 @@ pub(crate) use lanes::Constants;
 /// The kernels of one processor level for numbers of one format.
 pub(crate) struct Kernels<R: 'static> {
     /// The level, for people.
+    #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) name: &'static str,
     /// Numbers in a vector; widths of tiles are multiples of it.
     pub(crate) lanes: usize,
@@ -31,9 +34,11 @@ pub(crate) struct Kernels<R: 'static> {
     raise_exponents: unsafe fn(Tile, *const R, *const R, *const R, *mut R, *mut R) -> bool,
     key_features: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R),
     query_features: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R, *mut R),
+    softmax_rows: unsafe fn(Tile, *mut R, *const R, *mut R, *mut R, *mut R),
     log_gradient: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R),
     weighted_columns: unsafe fn(Tile, *const R, *const R, *mut R),
     affine: unsafe fn(Tile, *const R, R, *const R, *mut R) -> bool,
+    #[cfg_attr(not(test), allow(dead_code))]
     exp_all: unsafe fn(usize, *mut R),
 }
 
@@ -101,6 +106,27 @@ macro_rules! level {
                 }
             }
             $(#[$feature])?
+            unsafe fn softmax_rows(
+                tile: Tile,
+                t: *mut $real,
+                constants: *const $real,
+                exponents: *mut $real,
+                denominators: *mut $real,
+                shrink: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe {
+                    features::softmax_rows::<$vector>(
+                        tile,
+                        t,
+                        constants,
+                        exponents,
+                        denominators,
+                        shrink,
+                    )
+                }
+            }
+            $(#[$feature])?
             unsafe fn log_gradient(
                 tile: Tile,
                 e: *mut $real,
@@ -143,6 +169,7 @@ macro_rules! level {
                 raise_exponents,
                 key_features,
                 query_features,
+                softmax_rows,
                 log_gradient,
                 weighted_columns,
                 affine,
@@ -300,6 +327,23 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.query_features)(tile, t.as_mut_ptr(), c, n, z, d, e) }
     }
 
+    /// One block of online softmax.
+    pub(crate) fn softmax_rows(
+        &self,
+        tile: Tile,
+        t: &mut [R],
+        constants: &[R],
+        exponents: &mut [R],
+        denominators: &mut [R],
+        shrink: &mut [R],
+    ) {
+        let rows = [exponents.len(), denominators.len(), shrink.len()];
+        self.check(tile, t.len(), &[constants.len()], &rows);
+        let (e, d, s) = (exponents.as_mut_ptr(), denominators.as_mut_ptr(), shrink.as_mut_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.softmax_rows)(tile, t.as_mut_ptr(), constants.as_ptr(), e, d, s) }
+    }
+
     /// `E ← F ∘ (E + δzᵀ)`, and the sum of each row.
     pub(crate) fn log_gradient(
         &self,
@@ -333,7 +377,8 @@ impl<R: Real> Kernels<R> {
     }
 
     /// `e^x` of every number; the length is a multiple of the vector length.
-    pub(crate) fn exp(&self, x: &mut [R]) {
+    #[cfg(test)]
+    fn exp(&self, x: &mut [R]) {
         assert!(x.len().is_multiple_of(self.lanes));
         // SAFETY: the level was detected, and the length is whole vectors.
         unsafe { (self.exp_all)(x.len(), x.as_mut_ptr()) }

@@ -58,11 +58,6 @@ macro_rules! neon {
                 Self(unsafe { $max(self.0, o.0) })
             }
             #[inline(always)]
-            unsafe fn min(self, o: Self) -> Self {
-                // SAFETY: see above.
-                Self(unsafe { $min(self.0, o.0) })
-            }
-            #[inline(always)]
             unsafe fn round(self) -> Self {
                 // SAFETY: see above.
                 Self(unsafe { $round(self.0) })

@@ -48,10 +48,6 @@ macro_rules! portable {
                 Self(std::array::from_fn(|i| if self.0[i] > o.0[i] { self.0[i] } else { o.0[i] }))
             }
             #[inline(always)]
-            unsafe fn min(self, o: Self) -> Self {
-                Self(std::array::from_fn(|i| if self.0[i] < o.0[i] { self.0[i] } else { o.0[i] }))
-            }
-            #[inline(always)]
             unsafe fn round(self) -> Self {
                 Self(std::array::from_fn(|i| self.0[i].round_ties_even()))
             }

@@ -54,11 +54,6 @@ macro_rules! intrinsics {
             // SAFETY: the level is supported.
             Self(unsafe { $max(self.0, o.0) })
         }
-        #[inline(always)]
-        unsafe fn min(self, o: Self) -> Self {
-            // SAFETY: the level is supported.
-            Self(unsafe { $min(self.0, o.0) })
-        }
     };
 }
 

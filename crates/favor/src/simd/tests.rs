@@ -1,0 +1,169 @@
+//! Every level of the processor against plain arithmetic, and `exp` over all of `f32`.
+
+use super::{Inner, Kernels, Real, Shape, Tile};
+use crate::draw::Stream;
+use rayon::prelude::*;
+
+/// Distance in units of the last place of the exact value.
+fn ulps(ours: f32, exact: f64) -> f64 {
+    if exact > f64::from(f32::MAX) * (1.0 + 2.0_f64.powi(-25)) {
+        return if ours == f32::INFINITY { 0.0 } else { f64::INFINITY };
+    }
+    let rounded = exact as f32;
+    let unit = if rounded < f32::MIN_POSITIVE {
+        2.0_f64.powi(-149)
+    } else {
+        2.0_f64.powi(rounded.to_bits() as i32 as i32 / (1 << 23) - 127 - 23)
+    };
+    (f64::from(ours) - exact).abs() / unit
+}
+
+/// All 2³² bit patterns, a slice of each in every block, for the best level; every level beside it on
+/// a part of them.
+#[test]
+fn exp_is_within_two_units_everywhere() {
+    for (n, kernels) in f32::all_kernels().into_iter().enumerate() {
+        let step = if n == 0 { 1 } else { 61 };
+        let worst = (0..1_u64 << 12)
+            .into_par_iter()
+            .map(|block| {
+                let mut worst = (0.0_f64, 0.0_f32);
+                let inputs: Vec<f32> = ((block << 20)..((block + 1) << 20))
+                    .step_by(step)
+                    .map(|bits| f32::from_bits(bits as u32))
+                    .filter(|x| *x >= -110.0 && *x <= 90.0)
+                    .collect();
+                let mut x = inputs.clone();
+                x.resize(inputs.len().next_multiple_of(kernels.lanes), 0.0);
+                kernels.exp(&mut x);
+                for (input, ours) in inputs.iter().zip(&x) {
+                    let error = ulps(*ours, f64::from(*input).exp());
+                    if error > worst.0 || error.is_nan() {
+                        worst = (error, *input);
+                    }
+                }
+                worst
+            })
+            .reduce(|| (0.0, 0.0), |a, b| if b.0 > a.0 || b.0.is_nan() { b } else { a });
+        assert!(worst.0 <= 2.0, "{}: exp({}) is off by {} ulp", kernels.name, worst.1, worst.0);
+    }
+}
+
+#[test]
+fn exp_of_doubles_is_within_two_units() {
+    for kernels in f64::all_kernels() {
+        let mut stream = Stream::new(1, 1);
+        let inputs: Vec<f64> = (0..200_000).map(|_| 1460.0 * stream.uniform() - 750.0).collect();
+        let mut x = inputs.clone();
+        kernels.exp(&mut x);
+        for (input, ours) in inputs.iter().zip(&x) {
+            let exact = input.exp();
+            // The reference itself is off by up to one unit.
+            let unit = (exact * f64::EPSILON).max(f64::from_bits(1));
+            let same = *ours == exact || (ours - exact).abs() <= 2.0 * unit;
+            assert!(same, "{}: exp({input}) = {ours}, not {exact}", kernels.name);
+        }
+    }
+}
+
+fn matrix(stream: &mut Stream, n: usize) -> Vec<f64> {
+    (0..n).map(|_| stream.normal()).collect()
+}
+
+/// Products of every shape and stride against the definition.
+#[test]
+fn products_follow_the_definition() {
+    fn check<R: Real>(kernels: &Kernels<R>, tolerance: f64) {
+        let mut stream = Stream::new(2, 2);
+        for case in 0..200 {
+            let rows = 1 + stream.index(30);
+            let columns = kernels.lanes * (1 + stream.index(5));
+            let depth = stream.index(20);
+            let accumulate = stream.index(2) == 0;
+            let turned = stream.index(2) == 0;
+            let a_stride = if turned { (1, rows + 3) } else { (depth + 2, 1) };
+            let a = matrix(&mut stream, (rows + 3) * (depth + 2) + 64);
+            let b = matrix(&mut stream, (depth + 1) * columns);
+            let c = matrix(&mut stream, rows * (columns + 1));
+            let real = |v: &[f64]| v.iter().map(|x| R::from_f64(*x)).collect::<Vec<R>>();
+            let shape = Shape {
+                rows,
+                columns,
+                depth,
+                a: a_stride,
+                b_row: columns,
+                b_panel: 2 * kernels.lanes,
+                c_row: columns + 1,
+                accumulate,
+            };
+            let mut out = real(&c);
+            kernels.gemm(&shape, &real(&a), &real(&b), &mut out);
+            for i in 0..rows {
+                for j in 0..columns {
+                    let sum: f64 = (0..depth)
+                        .map(|k| a[i * a_stride.0 + k * a_stride.1] * b[k * columns + j])
+                        .sum();
+                    let at = i * (columns + 1) + j;
+                    let expected = sum + if accumulate { c[at] } else { 0.0 };
+                    let error = (out[at].to_f64() - expected).abs();
+                    assert!(error < tolerance, "{} case {case}: {error}", kernels.name);
+                }
+                // The numbers between the rows are not the product's to touch.
+                let between = i * (columns + 1) + columns;
+                assert_eq!(out[between], R::from_f64(c[between]));
+            }
+            let inner = Inner {
+                rows,
+                columns: 1 + case % 9,
+                depth: columns,
+                a_row: columns,
+                b_row: columns,
+                c_row: 9,
+            };
+            let (left, right) =
+                (matrix(&mut stream, rows * columns), matrix(&mut stream, 9 * columns));
+            let mut out = vec![R::ZERO; rows * 9];
+            kernels.inner(&inner, &real(&left), &real(&right), &mut out);
+            for i in 0..rows {
+                for j in 0..inner.columns {
+                    let row = |m: &[f64], i: usize| m[i * columns..(i + 1) * columns].to_vec();
+                    let expected: f64 =
+                        row(&left, i).iter().zip(&row(&right, j)).map(|(a, b)| a * b).sum();
+                    let error = (out[i * 9 + j].to_f64() - expected).abs();
+                    assert!(error < tolerance * 10.0, "{} case {case}: {error}", kernels.name);
+                }
+            }
+        }
+    }
+    f32::all_kernels().into_iter().for_each(|k| check(k, 1e-4));
+    f64::all_kernels().into_iter().for_each(|k| check(k, 1e-13));
+}
+
+/// Online softmax in two blocks equals softmax in one, on every level; masked logits count nothing.
+#[test]
+fn softmax_in_blocks_equals_softmax() {
+    for kernels in f64::all_kernels() {
+        let mut stream = Stream::new(3, 3);
+        let width = 2 * kernels.lanes;
+        let logits: Vec<f64> = (0..4 * width).map(|_| 300.0 * stream.normal()).collect();
+        let (mut e, mut d, mut s) = ([f64::NEG_INFINITY; 2], [0.0; 2], [0.0; 2]);
+        let zeros = vec![0.0; width];
+        let tile = Tile { rows: 2, columns: width, stride: width };
+        let mut first: Vec<f64> = [&logits[..width], &logits[2 * width..3 * width]].concat();
+        first[width - 1] = f64::MIN / 4.0;
+        kernels.softmax_rows(tile, &mut first, &zeros, &mut e, &mut d, &mut s);
+        assert_eq!(first[width - 1], 0.0);
+        let mut second: Vec<f64> = [&logits[width..2 * width], &logits[3 * width..]].concat();
+        kernels.softmax_rows(tile, &mut second, &zeros, &mut e, &mut d, &mut s);
+        for row in 0..2 {
+            let mut all = logits[row * 2 * width..(row + 1) * 2 * width].to_vec();
+            if row == 0 {
+                all.remove(width - 1);
+            }
+            let max = all.iter().copied().fold(f64::MIN, f64::max);
+            let exact = max + all.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
+            let ours = e[row] * std::f64::consts::LN_2 + d[row].ln();
+            assert!((ours - exact).abs() < 1e-10, "{}: {ours} against {exact}", kernels.name);
+        }
+    }
+}
