@@ -56,9 +56,9 @@ pub use attention::{Baseline, Mask, baseline_attention, exact_attention, feature
 pub use draw::Coupling;
 pub use element::Element;
 pub use engine::{
-    DecodeState, Gradients, Number, Options, ProductGradients, Tensor, attention,
-    attention_backward, exact_attention_backward, exact_attention_tensors, kernel_product,
-    kernel_product_backward,
+    AdaptiveMaps, Choice, DecodeState, Gradients, Number, Options, ProductGradients, Redraw,
+    Statistics, Tensor, attention, attention_backward, auto_attention, choose,
+    exact_attention_backward, exact_attention_tensors, kernel_product, kernel_product_backward,
 };
 pub use error::{Error, Result};
 pub use family::Family;

@@ -236,6 +236,15 @@ impl Moments {
         out
     }
 
+    /// The moments with every weight multiplied by `factor`: the same mean and covariance, with
+    /// another say in a merge.
+    pub fn weighted(&self, factor: f64) -> Self {
+        let mut out = self.clone();
+        out.weight *= factor;
+        out.scatter.as_mut_slice().iter_mut().for_each(|s| *s *= factor);
+        out
+    }
+
     /// An error if no vector was added or if the dimension is zero.
     pub(crate) fn check_nonempty(&self, what: &'static str) -> Result<()> {
         match self.count == 0 || self.dim() == 0 {

@@ -4,6 +4,7 @@ use super::backward::{HeadGradients, HeadInputs, backward};
 use super::causal::forward_causal;
 use super::causal_backward::backward_causal;
 use super::forward::forward;
+use super::near::Field;
 use super::number::Number;
 use super::strided::Strided;
 use super::tensor::Tensor;
@@ -17,6 +18,9 @@ pub struct Options<'a> {
     pub causal: bool,
     /// `batch × keys`, false where a key is padding: it is then in no sum.
     pub key_mask: Option<&'a [bool]>,
+    /// At least so many neighbours of each token, earlier ones only if causal, are attended exactly,
+    /// and the rest by features, in one normalisation. 0 for features alone.
+    pub near: usize,
     /// Sequences packed one after the other along the length, of a batch of one: sequence `i` has
     /// the tokens `offsets[i]..offsets[i+1]`, and sees nothing else.
     pub offsets: Option<&'a [usize]>,
@@ -25,7 +29,7 @@ pub struct Options<'a> {
 }
 
 /// Attention by features over tensors `[batch, heads, length, dim]`: the fast way. `maps` holds one
-/// map for all heads, or one a head. The result is `[batch, heads, length, value dim]`, one number
+/// map for all heads, one a head, or one a sequence of the batch and head. The result is `[batch, heads, length, value dim]`, one number
 /// after the other.
 ///
 /// ```
@@ -46,35 +50,31 @@ pub fn attention<T: Number>(
     options: &Options<'_>,
 ) -> Result<Vec<T>> {
     let plan = Plan::new(maps, q.shape(), k.shape(), v.shape(), options)?;
-    let [batch, heads, length, _] = q.shape();
-    let columns = v.shape()[3];
-    let mut out = vec![T::default(); batch * heads * length * columns];
-    let tasks = plan.cut(&mut out, columns);
-    let count = tasks.len();
-    super::threads::within(options.threads, || {
-        tasks.into_par_iter().try_for_each(|(task, out)| {
-            let (q, k, v) = task.views(q, k, v);
-            let mask = task.mask(options, &plan);
-            head(task.map(maps), q, k, v, mask, options.causal, count, out)
-        })
-    })?;
-    Ok(out)
+    plan.run(v.shape()[3], options, |_, task, out| {
+        features_head(maps, &plan, (q, k, v), options, task, out)
+    })
 }
 
-/// One head: the engine, or the plain way where the engine's number format ends.
-#[allow(clippy::too_many_arguments)]
-fn head<T: Number>(
-    map: &FeatureMap,
-    q: Strided<'_, T>,
-    k: Strided<'_, T>,
-    v: Strided<'_, T>,
-    mask: Option<&[bool]>,
-    causal: bool,
-    heads: usize,
+/// One head by features: the engine, or the plain way where the engine's number format ends.
+pub(super) fn features_head<T: Number>(
+    maps: &[FeatureMap],
+    plan: &Plan,
+    (q, k, v): (Tensor<'_, T>, Tensor<'_, T>, Tensor<'_, T>),
+    options: &Options<'_>,
+    task: &Task,
     out: &mut [T],
 ) -> Result<()> {
+    let map = task.map(maps, plan);
+    let (q, k, v) = task.views(q, k, v);
+    let (mask, causal) = (task.mask(options, plan), options.causal);
+    let heads = plan.batch * plan.heads * plan.sequences.len();
     let fast = match map.packed::<T::Real>() {
+        None if options.near > 0 => return Err(no_near_field()),
         None => return plain(map, q, k, v, mask, causal, out),
+        Some(packed) if options.near > 0 => {
+            let field = Field { map: packed, kernel: map.kernel(), near: options.near, causal };
+            return field.forward((q, k, v), mask, out);
+        }
         Some(packed) if causal => forward_causal(packed, q, k, v, mask, heads, out),
         Some(packed) => forward(packed, q, k, v, mask, out),
     };
@@ -82,6 +82,11 @@ fn head<T: Number>(
         Err(Error::Overflow { .. }) => plain(map, q, k, v, mask, causal, out),
         other => other.map(|_| ()),
     }
+}
+
+fn no_near_field() -> Error {
+    let reason = "a near field needs a positive family whose numbers fit the data's format";
+    Error::invalid("maps", reason)
 }
 
 fn plain<T: Number>(
@@ -141,10 +146,15 @@ pub fn attention_backward<T: Number>(
 ) -> Result<Gradients<T>> {
     let plan = Plan::new(maps, q.shape(), k.shape(), v.shape(), options)?;
     plan.gradients((q, k, v), (out, out_gradient), options, |task, head, gradients| {
-        let Some(packed) = task.map(maps).packed::<T::Real>() else {
+        let Some(packed) = task.map(maps, &plan).packed::<T::Real>() else {
             let reason = "gradients need a positive family whose numbers fit the data's format";
             return Err(Error::invalid("maps", reason));
         };
+        if options.near > 0 {
+            let (kernel, causal) = (task.map(maps, &plan).kernel(), options.causal);
+            let field = Field { map: packed, kernel, near: options.near, causal };
+            return field.backward(head, gradients);
+        }
         match options.causal {
             true => backward_causal(packed, head, gradients),
             false => backward(packed, head, gradients),
@@ -156,6 +166,7 @@ pub fn attention_backward<T: Number>(
 pub(super) struct Plan {
     batch: usize,
     heads: usize,
+    queries: usize,
     keys: usize,
     /// First and last token of each sequence of queries, and of keys.
     sequences: Vec<(usize, usize, usize, usize)>,
@@ -170,7 +181,7 @@ pub(super) struct Task {
 }
 
 impl Plan {
-    fn new(
+    pub(super) fn new(
         maps: &[FeatureMap],
         q: [usize; 4],
         k: [usize; 4],
@@ -178,9 +189,10 @@ impl Plan {
         options: &Options<'_>,
     ) -> Result<Self> {
         let plan = Self::without_maps(q, k, v, options)?;
-        let (heads, dim) = (q[1], q[3]);
-        if maps.len() != 1 && maps.len() != heads {
-            return Err(Error::invalid("maps", format!("{} maps for {heads} heads", maps.len())));
+        let [batch, heads, _, dim] = q;
+        if ![1, heads, batch * heads].contains(&maps.len()) {
+            let reason = format!("{} maps for a batch of {batch} and {heads} heads", maps.len());
+            return Err(Error::invalid("maps", reason));
         }
         if let Some(map) = maps.iter().find(|m| m.dim() != dim) {
             let reason = format!("a map of dimension {} for heads of {dim}", map.dim());
@@ -209,6 +221,10 @@ impl Plan {
                 format!("queries {q:?}, keys {k:?} and values {v:?} do not fit"),
             );
         }
+        if options.near > 0 && length != k[2] {
+            let reason = format!("a near field with {length} queries and {} keys", k[2]);
+            return invalid("tensors", reason);
+        }
         if options.causal && length != k[2] {
             return invalid("tensors", format!("causal with {length} queries and {} keys", k[2]));
         }
@@ -233,7 +249,22 @@ impl Plan {
                 offsets.windows(2).map(|w| (w[0], w[1], w[0], w[1])).collect()
             }
         };
-        Ok(Self { batch, heads, keys: k[2], sequences })
+        Ok(Self { batch, heads, queries: length, keys: k[2], sequences })
+    }
+
+    /// Outputs of all heads, each by `one`, which gets the number of the task.
+    pub(super) fn run<T: Number>(
+        &self,
+        columns: usize,
+        options: &Options<'_>,
+        one: impl Fn(usize, &Task, &mut [T]) -> Result<()> + Sync,
+    ) -> Result<Vec<T>> {
+        let mut out = vec![T::default(); self.batch * self.heads * self.queries * columns];
+        let tasks: Vec<_> = self.cut(&mut out, columns).into_iter().enumerate().collect();
+        super::threads::within(options.threads, || {
+            tasks.into_par_iter().try_for_each(|(i, (task, out))| one(i, &task, out))
+        })?;
+        Ok(out)
     }
 
     /// Gradients of all heads, each by `one`.
@@ -275,40 +306,46 @@ impl Plan {
 
     /// The parts of a buffer of `[batch, heads, keys, columns]` in the order of the tasks.
     fn cut_keys<'o, T>(&self, mut out: &'o mut [T], columns: usize) -> Vec<&'o mut [T]> {
-        let mut parts = Vec::with_capacity(self.batch * self.heads * self.sequences.len());
-        for _ in 0..self.batch * self.heads {
-            for &(_, _, k0, k1) in &self.sequences {
-                let (own, rest) = out.split_at_mut((k1 - k0) * columns);
-                parts.push(own);
-                out = rest;
-            }
-        }
-        parts
+        let part = |task: Task| {
+            let size = (task.keys.1 - task.keys.0) * columns;
+            let (own, rest) = std::mem::take(&mut out).split_at_mut(size);
+            out = rest;
+            own
+        };
+        self.tasks().into_iter().map(part).collect()
+    }
+
+    /// The tasks in order.
+    pub(super) fn tasks(&self) -> Vec<Task> {
+        let heads = (0..self.batch).flat_map(|b| (0..self.heads).map(move |h| (b, h)));
+        heads
+            .flat_map(|(batch, head)| {
+                let task = move |&(q0, q1, k0, k1): &(usize, usize, usize, usize)| Task {
+                    batch,
+                    head,
+                    queries: (q0, q1),
+                    keys: (k0, k1),
+                };
+                self.sequences.iter().map(task)
+            })
+            .collect()
     }
 
     /// The tasks, each with its part of a buffer of `[batch, heads, length, columns]`.
-    pub(super) fn cut<'o, T>(
-        &self,
-        mut out: &'o mut [T],
-        columns: usize,
-    ) -> Vec<(Task, &'o mut [T])> {
-        let mut tasks = Vec::with_capacity(self.batch * self.heads * self.sequences.len());
-        for batch in 0..self.batch {
-            for head in 0..self.heads {
-                for &(q0, q1, k0, k1) in &self.sequences {
-                    let (own, rest) = out.split_at_mut((q1 - q0) * columns);
-                    tasks.push((Task { batch, head, queries: (q0, q1), keys: (k0, k1) }, own));
-                    out = rest;
-                }
-            }
-        }
-        tasks
+    fn cut<'o, T>(&self, mut out: &'o mut [T], columns: usize) -> Vec<(Task, &'o mut [T])> {
+        let part = |task: Task| {
+            let size = (task.queries.1 - task.queries.0) * columns;
+            let (own, rest) = std::mem::take(&mut out).split_at_mut(size);
+            out = rest;
+            (task, own)
+        };
+        self.tasks().into_iter().map(part).collect()
     }
 }
 
 impl Task {
-    pub(super) fn map<'m>(&self, maps: &'m [FeatureMap]) -> &'m FeatureMap {
-        &maps[if maps.len() == 1 { 0 } else { self.head }]
+    pub(super) fn map<'m>(&self, maps: &'m [FeatureMap], plan: &Plan) -> &'m FeatureMap {
+        &maps[(self.batch * plan.heads + self.head) % maps.len()]
     }
 
     pub(super) fn views<'a, T: Number>(

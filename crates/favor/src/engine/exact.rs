@@ -14,8 +14,8 @@ use crate::{Element, Kernel, Result};
 use rayon::prelude::*;
 
 /// Rows of a tile, and columns of a block.
-const ROWS: usize = 48;
-const BLOCK: usize = 256;
+pub(super) const ROWS: usize = 48;
+pub(super) const BLOCK: usize = 256;
 
 /// Exact attention over tensors `[batch, heads, length, dim]`, in blocks: never a whole matrix of
 /// weights. A query that sees no key gives zeros.
@@ -36,17 +36,20 @@ pub fn exact_attention_tensors<T: Number>(
     options: &Options<'_>,
 ) -> Result<Vec<T>> {
     let plan = Plan::without_maps(q.shape(), k.shape(), v.shape(), options)?;
-    let columns = v.shape()[3];
-    let mut out = vec![T::default(); q.shape()[..3].iter().product::<usize>() * columns];
-    let tasks = plan.cut(&mut out, columns);
-    super::threads::within(options.threads, || {
-        tasks.into_par_iter().try_for_each(|(task, out)| {
-            let (q, k, v) = task.views(q, k, v);
-            let keys = PackedKeys::new(kernel, k, v, task.mask(options, &plan))?;
-            forward(&keys, q, options.causal, out).map(|_| ())
-        })
-    })?;
-    Ok(out)
+    plan.run(v.shape()[3], options, |_, task, out| {
+        exact_head(kernel, task.views(q, k, v), task.mask(options, &plan), options.causal, out)
+    })
+}
+
+/// One head, exactly.
+pub(super) fn exact_head<T: Number>(
+    kernel: Kernel,
+    (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+    mask: Option<&[bool]>,
+    causal: bool,
+    out: &mut [T],
+) -> Result<()> {
+    forward(&PackedKeys::new(kernel, k, v, mask)?, q, causal, out).map(|_| ())
 }
 
 /// The gradients of [`exact_attention_tensors`], by recomputation.
@@ -66,19 +69,19 @@ pub fn exact_attention_backward<T: Number>(
 }
 
 /// The keys that can be seen: for inner products with queries, and the values as rows.
-struct PackedKeys<R> {
-    rows: Vec<usize>,
+pub(super) struct PackedKeys<R> {
+    pub(super) rows: Vec<usize>,
     /// `s²·kᵀ` in panels, and the panels of the values for gradients.
-    panels: Panels<R>,
-    values: Vec<R>,
-    value_width: usize,
+    pub(super) panels: Panels<R>,
+    pub(super) values: Vec<R>,
+    pub(super) value_width: usize,
     columns: usize,
     /// `α‖sk‖²`, and so little beyond the last key that its weight is zero.
-    constants: Vec<R>,
+    pub(super) constants: Vec<R>,
 }
 
 impl<R: Real> PackedKeys<R> {
-    fn new<T: Number<Real = R>>(
+    pub(super) fn new<T: Number<Real = R>>(
         kernel: Kernel,
         k: Strided<'_, T>,
         v: Strided<'_, T>,
@@ -104,7 +107,11 @@ impl<R: Real> PackedKeys<R> {
 }
 
 /// Rows as the columns of panels; zero beyond the last.
-fn pack_rows<T: Number>(m: Strided<'_, T>, rows: &[usize], scale: f64) -> Panels<T::Real> {
+pub(super) fn pack_rows<T: Number>(
+    m: Strided<'_, T>,
+    rows: &[usize],
+    scale: f64,
+) -> Panels<T::Real> {
     Panels::from_fn(rows.len(), m.columns, |j, l| match rows.get(j) {
         Some(&row) => T::Real::from_f64(m.at(row, l).widen().to_f64() * scale),
         None => T::Real::ZERO,
@@ -112,7 +119,7 @@ fn pack_rows<T: Number>(m: Strided<'_, T>, rows: &[usize], scale: f64) -> Panels
 }
 
 /// Rows one after the other, padded with zeros to `width`.
-fn packed_rows<T: Number>(
+pub(super) fn packed_rows<T: Number>(
     m: Strided<'_, T>,
     rows: &[usize],
     width: usize,
@@ -128,7 +135,7 @@ fn packed_rows<T: Number>(
     out
 }
 
-fn squared_norm<T: Number>(m: Strided<'_, T>, row: usize) -> f64 {
+pub(super) fn squared_norm<T: Number>(m: Strided<'_, T>, row: usize) -> f64 {
     (0..m.columns).map(|l| m.at(row, l).widen().to_f64().powi(2)).sum()
 }
 
@@ -163,7 +170,7 @@ fn times_block<R: Real>(
 }
 
 /// `C += A · rows`, with `A` of `depth` columns and any strides.
-fn add_rows<R: Real>(
+pub(super) fn add_rows<R: Real>(
     kernels: &Kernels<R>,
     rows: usize,
     depth: usize,
@@ -208,11 +215,10 @@ fn forward<T: Number>(
                 if let Some(error) = q.non_finite("queries", &rows) {
                     return Err(error);
                 }
-                tile.run(keys, q, &rows, causal);
+                tile.run(keys, q, &rows, causal, (0, keys.rows.len()));
                 normalise(&tile.outputs, keys.value_width, &tile.denominators, keys.columns, out)?;
                 for (i, log) in logs.iter_mut().enumerate() {
-                    let exponent = tile.exponents[i].to_f64() * std::f64::consts::LN_2;
-                    *log = exponent + tile.denominators[i].to_f64().ln();
+                    *log = tile.log_denominator(i);
                     if log.is_nan() || *log == f64::INFINITY {
                         return Err(overflow::<T>());
                     }
@@ -224,18 +230,18 @@ fn forward<T: Number>(
 }
 
 /// The buffers of a tile of queries.
-struct SoftmaxTile<R: Real> {
+pub(super) struct SoftmaxTile<R: Real> {
     kernels: &'static Kernels<R>,
     weights: Vec<R>,
-    outputs: Vec<R>,
+    pub(super) outputs: Vec<R>,
     exponents: Vec<R>,
-    denominators: Vec<R>,
+    pub(super) denominators: Vec<R>,
     shrink: Vec<R>,
     dim: usize,
 }
 
 impl<R: Real> SoftmaxTile<R> {
-    fn new(value_width: usize, dim: usize) -> Self {
+    pub(super) fn new(value_width: usize, dim: usize) -> Self {
         let kernels = R::kernels();
         Self {
             kernels,
@@ -248,31 +254,34 @@ impl<R: Real> SoftmaxTile<R> {
         }
     }
 
-    fn run<T: Number<Real = R>>(
+    /// The outputs, before division, of the given rows over the keys `begin..limit`; both are
+    /// whole panels, or the last key.
+    pub(super) fn run<T: Number<Real = R>>(
         &mut self,
         keys: &PackedKeys<R>,
         q: Strided<'_, T>,
         rows: &[usize],
         causal: bool,
+        (begin, limit): (usize, usize),
     ) {
         let queries = packed_rows(q, rows, self.dim, 1.0);
         self.outputs.fill(R::ZERO);
         self.denominators.fill(R::ZERO);
         self.exponents.fill(R::from_f64(f64::NEG_INFINITY));
         let seen = |i: usize| match causal {
-            true => keys.rows.partition_point(|&j| j <= rows[i]),
-            false => keys.rows.len(),
+            true => keys.rows.partition_point(|&j| j <= rows[i]).min(limit),
+            false => limit,
         };
         let end = seen(rows.len() - 1);
         // Causal rows that see no key at all come first; they are left out.
-        let first = (0..rows.len()).find(|&i| seen(i) > 0).unwrap_or(rows.len());
+        let first = (0..rows.len()).find(|&i| seen(i) > begin).unwrap_or(rows.len());
         let count = rows.len() - first;
         if count == 0 {
             return;
         }
         let queries = &queries[first * self.dim..];
-        for start in (0..end).step_by(BLOCK) {
-            let stop = (start + BLOCK).min(keys.rows.len());
+        for start in (begin..end).step_by(BLOCK) {
+            let stop = (start + BLOCK).min(limit);
             let stride = stride::<R>();
             let c = (&mut self.weights[..], stride);
             let range = (start, stop);
@@ -301,12 +310,25 @@ impl<R: Real> SoftmaxTile<R> {
     }
 }
 
+impl<R: Real> SoftmaxTile<R> {
+    /// The logarithm of a row's denominator; −∞ where it saw no key.
+    pub(super) fn log_denominator(&self, row: usize) -> f64 {
+        match self.denominators[row] == R::ZERO {
+            true => f64::NEG_INFINITY,
+            false => {
+                let exponent = self.exponents[row].to_f64() * std::f64::consts::LN_2;
+                exponent + self.denominators[row].to_f64().ln()
+            }
+        }
+    }
+}
+
 /// A logit so low that its weight is zero, with room to add a constant.
 fn masked<R: Real>() -> R {
     R::from_f64(R::LOWEST.to_f64() / 4.0)
 }
 
-fn stride<R: Real>() -> usize {
+pub(super) fn stride<R: Real>() -> usize {
     BLOCK + R::kernels().lanes
 }
 
@@ -513,15 +535,15 @@ impl<T: Number> Pairs<'_, T> {
 }
 
 /// Weights and their gradients for one tile and block.
-struct Buffers<R> {
-    weights: Vec<R>,
-    gradient: Vec<R>,
+pub(super) struct Buffers<R> {
+    pub(super) weights: Vec<R>,
+    pub(super) gradient: Vec<R>,
     sums: Vec<R>,
     columns: Vec<R>,
 }
 
 impl<R: Real> Buffers<R> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let size = ROWS * stride::<R>();
         Self {
             weights: vec![R::ZERO; size],
@@ -533,7 +555,7 @@ impl<R: Real> Buffers<R> {
 
     /// `weights = e^{left · panels + terms + constants}`.
     #[allow(clippy::too_many_arguments)]
-    fn weights(
+    pub(super) fn weights(
         &mut self,
         kernels: &Kernels<R>,
         panels: &Panels<R>,
@@ -558,7 +580,7 @@ impl<R: Real> Buffers<R> {
     }
 
     /// Zeros the weights of row `i` from `visible` on.
-    fn hide(&mut self, i: usize, visible: usize, width: usize) {
+    pub(super) fn hide(&mut self, i: usize, visible: usize, width: usize) {
         let stride = stride::<R>();
         if visible < width {
             self.weights[i * stride + visible..i * stride + width].fill(R::ZERO);
@@ -573,7 +595,7 @@ impl<R: Real> Buffers<R> {
 
     /// `gradient = weights ∘ (left · panels + delta · columnsᵀ)`.
     #[allow(clippy::too_many_arguments)]
-    fn gradients(
+    pub(super) fn gradients(
         &mut self,
         kernels: &Kernels<R>,
         panels: &Panels<R>,

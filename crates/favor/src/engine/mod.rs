@@ -1,7 +1,9 @@
 //! The fast engine: attention and kernel products in fused tiles, with memory `O(M·d)` beside the
 //! inputs and outputs. The plain implementations are what it is tested against.
 
+mod adapt;
 mod attention;
+mod auto;
 mod backward;
 mod causal;
 mod causal_backward;
@@ -9,6 +11,7 @@ mod decode;
 mod exact;
 mod forward;
 mod gradient;
+mod near;
 mod number;
 mod product;
 mod strided;
@@ -17,7 +20,9 @@ mod tensor;
 mod threads;
 mod tile;
 
+pub use adapt::{AdaptiveMaps, Redraw, Statistics};
 pub use attention::{Gradients, Options, attention, attention_backward};
+pub use auto::{Choice, auto_attention, choose};
 pub use decode::DecodeState;
 pub use exact::{exact_attention_backward, exact_attention_tensors};
 pub use number::Number;
