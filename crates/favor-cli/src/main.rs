@@ -1,2 +1,25 @@
 //! The `favor` command.
-fn main() {}
+
+mod commands;
+mod failure;
+mod terminal;
+mod usage;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Random features that turn the softmax and Gaussian kernels into linear-time products.
+#[derive(Debug, Parser)]
+#[command(name = "favor", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "Begin with:  favor demo")]
+struct Cli {
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => failure::exit_code(cli.command.run()),
+        Err(error) => usage::explain(&error),
+    }
+}

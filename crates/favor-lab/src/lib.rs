@@ -1,10 +1,30 @@
-//! What surrounds the estimators: arrays read from files, figures drawn as SVG, and files written
-//! so that a reader never sees half of one.
+//! What surrounds the estimators: the experiments, arrays read from files, figures drawn as SVG,
+//! and files written so that a reader never sees half of one.
 //!
+//! - [`inspect`] says how well random features serve on given queries and keys,
+//! - [`variance`] repeats the paper's comparison of variances,
+//! - [`demo`] shows the three jobs of the library on synthetic data, as one page,
+//! - [`bench`] measures the engine on this machine,
 //! - [`input`] reads `.npy`, `.npz`, `.safetensors` and `.csv` files into matrices,
 //! - [`figure`] draws line charts and bar charts,
 //! - [`output`] writes files in one step.
+//!
+//! An experiment is one function: plain data in, a struct out. The struct knows how to write itself
+//! as text, JSON, CSV, SVG or a page.
 
+pub mod bench;
+pub mod demo;
+pub mod families;
 pub mod figure;
 pub mod input;
+pub mod inspect;
 pub mod output;
+pub mod progress;
+pub mod variance;
+
+mod error;
+mod pairs;
+mod table;
+
+pub use error::{Error, Result};
+pub use favor::Family;

@@ -1,0 +1,69 @@
+//! `favor bench`.
+
+use crate::failure::Outcome;
+use crate::terminal::{self, Bar};
+use favor_lab::bench::{Request, Work, run, to_json, to_text};
+
+const EXAMPLES: &str = "Examples:
+  favor bench
+  favor bench --work forward,exact --length 1024,16384 --features 128,256 --threads 2
+  favor bench --work product --length 1000000 --dim 16 --heads 1 --features 256 --json";
+
+/// Measure the engine on this machine: time, extra memory and error of each kind of work.
+///
+/// Times are the best of several runs; with the defaults the whole takes about a minute.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Kinds of work: forward, backward, causal, causal_backward, exact, exact_backward, decode,
+    /// product, with commas; all by default
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    work: Option<Vec<Work>>,
+    /// Tokens, or points on each side of a product
+    #[arg(long, value_name = "L,…", value_delimiter = ',', default_value = "1024,4096,16384")]
+    length: Vec<usize>,
+    /// Numbers of features
+    #[arg(long, value_name = "M,…", value_delimiter = ',', default_value = "128")]
+    features: Vec<usize>,
+    /// Dimension of keys and values
+    #[arg(long, value_name = "D", default_value_t = 64)]
+    dim: usize,
+    /// Heads
+    #[arg(long, value_name = "H", default_value_t = 8)]
+    heads: usize,
+    /// The family of the maps
+    #[arg(long, value_name = "NAME", default_value = "balanced")]
+    family: favor_lab::Family,
+    /// Threads; all cores by default
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Runs of each measurement; the best counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    runs: usize,
+    /// Print JSON at full precision instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Decides data and draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Outcome {
+        let request = Request {
+            works: self.work.unwrap_or_else(|| Work::ALL.to_vec()),
+            lengths: self.length,
+            features: self.features,
+            dim: self.dim,
+            heads: self.heads,
+            family: self.family,
+            threads: self.threads,
+            runs: self.runs,
+            seed: self.seed,
+        };
+        let bar = Bar::new("bench");
+        let measured = run(&request, &|tick| bar.show(tick))?;
+        drop(bar);
+        terminal::print(&if self.json { to_json(&measured) } else { to_text(&measured) })
+    }
+}

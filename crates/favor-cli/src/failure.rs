@@ -1,0 +1,48 @@
+//! How a command ends.
+
+use std::io;
+use std::process::ExitCode;
+
+/// The exit code for input or arguments that make no sense.
+pub(crate) const BAD_INPUT: u8 = 2;
+
+/// What a command gives back.
+pub(crate) type Outcome = Result<(), Failure>;
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The experiment refused.
+    Lab(favor_lab::Error),
+    /// The output could not be printed.
+    Print(io::Error),
+}
+
+impl From<favor_lab::Error> for Failure {
+    fn from(error: favor_lab::Error) -> Self {
+        Self::Lab(error)
+    }
+}
+
+impl From<favor_lab::output::OutputError> for Failure {
+    fn from(error: favor_lab::output::OutputError) -> Self {
+        Self::Lab(error.into())
+    }
+}
+
+/// Says in one line what went wrong. A reader that has seen enough, as in `favor … | head`, is
+/// nothing wrong.
+pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Print(e)) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Failure::Print(e)) => {
+            eprintln!("favor: the output cannot be written: {e}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Lab(e)) => {
+            eprintln!("favor: {e}");
+            ExitCode::from(BAD_INPUT)
+        }
+    }
+}

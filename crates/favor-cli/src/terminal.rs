@@ -1,0 +1,45 @@
+//! What a person sees: results on standard output, progress on standard error.
+
+use crate::failure::{Failure, Outcome};
+use favor_lab::progress::Tick;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, Write};
+
+/// Prints a result.
+pub(crate) fn print(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::Print)
+}
+
+/// A progress bar on standard error, hidden when that is not a terminal.
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(crate) fn new(what: &'static str) -> Self {
+        let bar = ProgressBar::new(0);
+        let template = "{prefix} [{bar:30}] {pos}/{len} {wide_msg} {eta}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_prefix(what);
+        Self(bar)
+    }
+
+    /// Takes one report of an experiment.
+    pub(crate) fn show(&self, tick: Tick<'_>) {
+        self.0.set_length(tick.total);
+        // Threads may report out of order; the bar never goes back.
+        if tick.done >= self.0.position() {
+            self.0.set_position(tick.done);
+        }
+        if !tick.what.is_empty() && !self.0.is_hidden() {
+            self.0.set_message(tick.what.to_owned());
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,278 @@
+//! The command itself: exit codes, messages, JSON, files.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn favor(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_favor"));
+    command.args(arguments).env_remove("FAVOR_DATA");
+    command
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Asserts a refusal: exit code 2, nothing printed, one line with all parts.
+fn refused(output: &Output, parts: &[&str]) {
+    let message = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(message.lines().count(), 1, "{message}");
+    for part in parts {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+}
+
+fn matrix(folder: &Path, name: &str, rows: &[Vec<f64>]) -> String {
+    let line = |row: &Vec<f64>| row.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
+    let path = folder.join(name);
+    fs::write(&path, rows.iter().map(line).collect::<Vec<_>>().join("\n")).unwrap();
+    path.display().to_string()
+}
+
+fn wave(rows: usize, columns: usize, phase: f64) -> Vec<Vec<f64>> {
+    let entry = |i: usize, c: usize| (phase + 1.7 * i as f64 + 0.9 * c as f64).sin();
+    (0..rows).map(|i| (0..columns).map(|c| entry(i, c)).collect()).collect()
+}
+
+/// A `.npy` file of three dimensions.
+fn heads(folder: &Path, name: &str, shape: [usize; 3]) -> String {
+    let shape_text = format!("({}, {}, {})", shape[0], shape[1], shape[2]);
+    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape_text}, }}");
+    while (10 + header.len() + 1) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.bytes());
+    for i in 0..shape.iter().product::<usize>() {
+        bytes.extend(((0.37 * i as f32).sin()).to_le_bytes());
+    }
+    let path = folder.join(name);
+    fs::write(&path, bytes).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn help_and_version() {
+    let version = favor(&["--version"]);
+    assert!(version.status.success());
+    assert_eq!(stdout(&version).trim(), concat!("favor ", env!("CARGO_PKG_VERSION")));
+    for arguments in [
+        &["help"][..],
+        &["--help"],
+        &["inspect", "--help"],
+        &["reproduce", "--help"],
+        &["reproduce", "variance", "--help"],
+        &["demo", "--help"],
+    ] {
+        let help = favor(arguments);
+        assert!(help.status.success());
+        assert!(stdout(&help).contains("Usage:"), "{arguments:?}");
+    }
+    for command in ["inspect", "demo", "reproduce"] {
+        let help = favor(&[command, "--help"]);
+        assert!(stdout(&help).contains("Examples:\n  favor"), "{command}");
+    }
+    assert_eq!(favor(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn inspect_prints_a_table_or_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = matrix(folder.path(), "q.csv", &wave(20, 3, 0.0));
+    let k = matrix(folder.path(), "k.csv", &wave(25, 3, 1.0));
+    let v = matrix(folder.path(), "v.csv", &wave(25, 2, 2.0));
+    let base = ["inspect", "--queries", &q, "--keys", &k, "--features", "8,16"];
+    let table = favor(&base);
+    assert!(table.status.success());
+    let text = stdout(&table);
+    assert!(text.contains("as given (scale 1)") && text.contains("measured, M = 16"), "{text}");
+    let json = favor(&[&base[..], &["--values", &v, "--json"]].concat());
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    for key in ["floor", "families", "uniform_error", "recommendation", "warnings", "scaling"] {
+        assert!(!json[key].is_null(), "{key}");
+    }
+    let families = json["families"].as_array().unwrap();
+    let names: Vec<&str> = families.iter().map(|f| f["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names.join(","),
+        "trig,pos,hyperbolic,ge,sade,ade,sde,sde_shifted,ade_shifted,balanced"
+    );
+    for family in families {
+        for key in ["objective", "mean_log_relative_variance", "features_needed"] {
+            assert!(family[key].as_f64().unwrap().is_finite(), "{key}");
+        }
+        assert_eq!(family["measured"].as_array().unwrap().len(), 2);
+        assert!(family["measured"][0]["attention_error"].is_f64());
+    }
+    assert!(stdout(&favor(&[&base[..], &["--values", &v]].concat())).contains("--attention"));
+}
+
+#[test]
+fn heads_become_a_list_and_a_figure() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = heads(folder.path(), "q.npy", [3, 10, 4]);
+    let plot = folder.path().join("p.svg").display().to_string();
+    let output = favor(&[
+        "inspect",
+        "--queries",
+        &q,
+        "--keys",
+        &q,
+        "--attention",
+        "--families",
+        "sde,trig_pair",
+        "--features",
+        "4",
+        "--json",
+        "--plot",
+        &plot,
+    ]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let list = json.as_array().unwrap();
+    assert_eq!(list.len(), 3);
+    assert_eq!(list[2]["head"], 2);
+    assert_eq!(list[0]["families"][1]["name"], "trig_pair");
+    assert!(list[0]["uniform_error"].is_null());
+    assert!(fs::read_to_string(plot).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn bad_input_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = matrix(folder.path(), "q.csv", &wave(20, 3, 0.0));
+    let wide = matrix(folder.path(), "wide.csv", &wave(20, 4, 0.0));
+    let short = matrix(folder.path(), "short.csv", &wave(19, 3, 0.0));
+    let (three, four) = (
+        heads(folder.path(), "three.npy", [3, 20, 3]),
+        heads(folder.path(), "four.npy", [4, 20, 3]),
+    );
+    let nan = folder.path().join("nan.csv");
+    fs::write(&nan, "1,2,3\n4,inf,6\n").unwrap();
+    let nan = nan.display().to_string();
+    let empty = folder.path().join("empty.csv");
+    fs::write(&empty, "").unwrap();
+    let empty = empty.display().to_string();
+    let absent = folder.path().join("absent.npy").display().to_string();
+    let pair = |a: &str, b: &str| {
+        vec!["inspect".to_owned(), "--queries".into(), a.into(), "--keys".into(), b.into()]
+    };
+    let with = |extra: &[&str]| {
+        let mut arguments = pair(&q, &q);
+        arguments.extend(extra.iter().map(|s| (*s).to_owned()));
+        arguments
+    };
+    let cases: Vec<(Vec<String>, Vec<&str>)> = vec![
+        (pair(&q, &wide), vec!["20 × 3", "20 × 4", "same number of columns"]),
+        (pair(&three, &four), vec!["3 heads", "4 heads", "same number of heads"]),
+        (pair(&q, &three), vec!["same number of heads"]),
+        (with(&["--values", &short]), vec!["19 × 3", "every key needs one value"]),
+        (pair(&nan, &q), vec!["nan.csv", "inf"]),
+        (pair(&q, &empty), vec!["empty.csv", "empty"]),
+        (pair(&absent, &q), vec!["absent.npy", "no such file"]),
+        (with(&["--families", "sdf"]), vec!["sdf", "trig_pair", "balanced"]),
+        (with(&["--features", "0"]), vec!["--features", "between 1 and"]),
+        (with(&["--features", "many"]), vec!["many"]),
+        (with(&["--scale", "-2"]), vec!["scale"]),
+        (with(&["--scale", "big"]), vec!["attention"]),
+        (with(&["--scale", "2", "--attention"]), vec!["cannot be used with"]),
+        (with(&["--alpha", "inf"]), vec!["alpha"]),
+        (with(&["--plot", "no/such/folder/p.svg", "--features", "4"]), vec!["no/such/folder"]),
+        (vec!["inspect".into(), "--queries".into(), q.clone()], vec!["--keys"]),
+        (vec!["inspekt".into()], vec!["inspekt", "inspect"]),
+        (
+            vec![
+                "demo".into(),
+                "--out".into(),
+                "no/such/page.html".into(),
+                "--seed".into(),
+                "x".into(),
+            ],
+            vec!["seed"],
+        ),
+    ];
+    for (arguments, parts) in cases {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        refused(&favor(&arguments), &parts);
+    }
+}
+
+#[test]
+fn a_failed_run_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = matrix(folder.path(), "q.csv", &wave(20, 3, 0.0));
+    let wide = matrix(folder.path(), "wide.csv", &wave(20, 4, 0.0));
+    let plot = folder.path().join("p.svg");
+    let name = plot.display().to_string();
+    refused(&favor(&["inspect", "--queries", &q, "--keys", &wide, "--plot", &name]), &["columns"]);
+    assert!(!plot.exists());
+    let out = folder.path().join("out").display().to_string();
+    let absent = folder.path().join("absent").display().to_string();
+    let output = favor(&["reproduce", "variance", "--data", &absent, "--out", &out]);
+    refused(&output, &["absent"]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = heads(folder.path(), "q.npy", [3, 10, 4]);
+    let mut child =
+        command(&["inspect", "--queries", &q, "--keys", &q, "--features", "4", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert!(output.stderr.is_empty());
+}
+
+/// The reference values of every family, where the file is there.
+#[test]
+fn inspect_agrees_with_the_fixtures() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let data = std::env::var_os("FAVOR_DATA").map(PathBuf::from);
+    let path = data
+        .map_or_else(|| root.join("../shared/fixtures"), |d| d.join("../fixtures"))
+        .join("families.json");
+    let Ok(text) = fs::read_to_string(&path) else {
+        eprintln!("skipped: there is no {}", path.display());
+        return;
+    };
+    let cases: serde_json::Map<String, Value> = serde_json::from_str(&text).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |v: &Value| -> Vec<Vec<f64>> { serde_json::from_value(v.clone()).unwrap() };
+    let mut compared = 0;
+    for (name, case) in &cases {
+        let x = matrix(folder.path(), "x.csv", &rows(&case["x"]));
+        let y = matrix(folder.path(), "y.csv", &rows(&case["y"]));
+        let output =
+            favor(&["inspect", "--queries", &x, "--keys", &y, "--features", "2", "--json"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let close = |a: &Value, b: &Value, what: &str| {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            assert!((a - b).abs() <= 1e-8 * (1.0 + b.abs()), "{name} {what}: {a} but {b}");
+        };
+        close(&found["floor"], &case["floor"], "floor");
+        for family in found["families"].as_array().unwrap() {
+            let key = family["name"].as_str().unwrap();
+            if let Some(wanted) = case["families"].get(key).and_then(|f| f.get("objective")) {
+                close(&family["objective"], wanted, key);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > cases.len());
+}

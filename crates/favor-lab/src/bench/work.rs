@@ -1,0 +1,206 @@
+//! The kinds of work, and how each is measured.
+
+use super::inputs::Inputs;
+use super::{Measured, Request, memory};
+use crate::{Error, Result};
+use favor::diagnose::relative_error;
+use favor::{
+    DecodeState, FeatureSpec, Kernel, Matrix, Moments, Options, Rows, attention,
+    attention_backward, exact_attention_backward, exact_attention_tensors, kernel_product,
+};
+use serde::Serialize;
+use std::time::Instant;
+
+/// Exact work beyond this length takes too long to wait for.
+const LONGEST_EXACT: usize = 16_384;
+
+/// Attention's error is measured on no more tokens than this.
+const LONGEST_CHECK: usize = 4096;
+
+/// A kind of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Attention by features.
+    Forward,
+    /// Attention by features and its gradients.
+    Backward,
+    /// Causal attention by features.
+    Causal,
+    /// Causal attention by features and its gradients.
+    CausalBackward,
+    /// Exact attention.
+    Exact,
+    /// Exact attention and its gradients.
+    ExactBackward,
+    /// One token after so many others.
+    Decode,
+    /// A product with the Gaussian kernel, `dim` columns, 4 values.
+    Product,
+}
+
+impl Work {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Forward,
+        Self::Backward,
+        Self::Causal,
+        Self::CausalBackward,
+        Self::Exact,
+        Self::ExactBackward,
+        Self::Decode,
+        Self::Product,
+    ];
+
+    /// The name in commands and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Causal => "causal",
+            Self::CausalBackward => "causal_backward",
+            Self::Exact => "exact",
+            Self::ExactBackward => "exact_backward",
+            Self::Decode => "decode",
+            Self::Product => "product",
+        }
+    }
+
+    pub(super) fn uses_features(self) -> bool {
+        !matches!(self, Self::Exact | Self::ExactBackward)
+    }
+
+    pub(super) fn bearable(self, length: usize) -> bool {
+        self.uses_features() || length <= LONGEST_EXACT
+    }
+
+    fn causal(self) -> bool {
+        matches!(self, Self::Causal | Self::CausalBackward)
+    }
+}
+
+impl std::str::FromStr for Work {
+    type Err = String;
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        Self::ALL.into_iter().find(|w| w.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("'{name}' is none of {names}")
+        })
+    }
+}
+
+pub(super) fn measure(
+    work: Work,
+    request: &Request,
+    inputs: &Inputs,
+    features: usize,
+) -> Result<Measured> {
+    let [_, heads, length, dim] = inputs.shape;
+    let map = [inputs.map(request, features)?];
+    let kernel = Kernel::attention(dim);
+    let options = Options { causal: work.causal(), threads: request.threads, ..Options::default() };
+    let (q, k, v) =
+        (inputs.tensor(&inputs.q)?, inputs.tensor(&inputs.k)?, inputs.tensor(&inputs.v)?);
+    // Forward products are 2·L·M·d each: two projections, two sums over keys or features.
+    let forward = 8.0 * (heads * length * features * dim) as f64;
+    let exact = 4.0 * (heads * length * length * dim) as f64;
+    let mut error = None;
+    let (seconds, memory, flops) = match work {
+        Work::Forward | Work::Causal => {
+            let run = || attention(&map, q, k, v, &options).map(drop);
+            if length <= LONGEST_CHECK {
+                error = Some(check(inputs, &map, &options)?);
+            }
+            let (seconds, memory) = time(request.runs, run)?;
+            (seconds, memory, forward)
+        }
+        Work::Backward | Work::CausalBackward => {
+            let run = || {
+                let out = attention(&map, q, k, v, &options)?;
+                let out = favor::Tensor::new(&out, inputs.shape)?;
+                attention_backward(&map, q, k, v, out, v, &options).map(drop)
+            };
+            let (seconds, memory) = time(request.runs, run)?;
+            (seconds, memory, 3.0 * forward)
+        }
+        Work::Exact => {
+            let run = || exact_attention_tensors(kernel, q, k, v, &options).map(drop);
+            let (seconds, memory) = time(request.runs, run)?;
+            (seconds, memory, exact)
+        }
+        Work::ExactBackward => {
+            let run = || {
+                let out = exact_attention_tensors(kernel, q, k, v, &options)?;
+                let out = favor::Tensor::new(&out, inputs.shape)?;
+                exact_attention_backward(kernel, q, k, v, out, v, &options).map(drop)
+            };
+            let (seconds, memory) = time(request.runs, run)?;
+            (seconds, memory, 3.5 * exact)
+        }
+        Work::Decode => {
+            let mut state = DecodeState::<f32>::new(map.to_vec(), 1, heads, dim)?;
+            state.advance(q, k, v)?;
+            let shape = [1, heads, 1, dim];
+            let token = favor::Tensor::new(&inputs.q[..heads * dim], shape)?;
+            // Many tokens a run: one alone is too short for the clock.
+            let tokens = 200;
+            let run = || (0..tokens).try_for_each(|_| state.advance(token, token, token).map(drop));
+            let (seconds, memory) = time(request.runs, run)?;
+            (seconds / f64::from(tokens), memory, forward / length as f64)
+        }
+        Work::Product => {
+            let columns = dim;
+            let values = 4;
+            let x = Rows::new(&inputs.q[..length * columns], length, columns)?;
+            let y = Rows::new(&inputs.k[..length * columns], length, columns)?;
+            let c = Rows::new(&inputs.v[..length * values], length, values)?;
+            let spec = FeatureSpec::new(request.family, features)
+                .kernel(Kernel::gaussian().scaled(1.0 / (columns as f64).sqrt())?)
+                .seed(request.seed);
+            let map = spec.fit(&Moments::of(x)?, &Moments::of(y)?)?;
+            let some = x.slice(0, 200);
+            let exact = map.kernel().product(some, y, c)?.to_matrix()?;
+            let ours = kernel_product(&map, some, y, c)?.to_matrix()?;
+            error = Some(relative_error(&ours, &exact));
+            let (seconds, memory) = time(request.runs, || kernel_product(&map, x, y, c).map(drop))?;
+            (seconds, memory, 4.0 * (length * features * (columns + values)) as f64)
+        }
+    };
+    Ok(Measured {
+        work,
+        length,
+        features,
+        dim,
+        heads,
+        seconds,
+        gflops: flops / seconds / 1e9,
+        extra_bytes: memory,
+        relative_error: error,
+    })
+}
+
+/// The error of the features against exact attention.
+fn check(inputs: &Inputs, map: &[favor::FeatureMap], options: &Options<'_>) -> Result<f64> {
+    let (q, k, v) =
+        (inputs.tensor(&inputs.q)?, inputs.tensor(&inputs.k)?, inputs.tensor(&inputs.v)?);
+    let [_, heads, length, dim] = inputs.shape;
+    let ours = attention(map, q, k, v, options)?;
+    let exact = exact_attention_tensors(Kernel::attention(dim), q, k, v, options)?;
+    let matrix = |v| Matrix::new(v, heads * length, dim);
+    Ok(relative_error(&matrix(ours)?, &matrix(exact)?))
+}
+
+/// The best time of several runs, and the memory of the first.
+fn time(runs: usize, mut run: impl FnMut() -> favor::Result<()>) -> Result<(f64, Option<u64>)> {
+    let (first, memory) = memory::rise(|| {
+        let start = Instant::now();
+        run().map(|()| start.elapsed().as_secs_f64())
+    });
+    let mut best = first.map_err(Error::from)?;
+    for _ in 1..runs {
+        let start = Instant::now();
+        run()?;
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Ok((best, memory))
+}

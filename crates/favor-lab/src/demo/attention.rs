@@ -1,0 +1,62 @@
+//! Job 3: attention.
+
+use super::curve::{self, FamilyCurve};
+use super::{CurvePoint, Setup, data};
+use crate::Result;
+use crate::progress::Counter;
+use favor::diagnose::{Estimator, predict, relative_error, sample, uniform_error};
+use favor::{Kernel, Mask, Moments, exact_attention, feature_attention};
+use rayon::prelude::*;
+use serde::Serialize;
+
+const DIM: usize = 32;
+/// Queries and keys that predictions are made on.
+const PREDICTED: (usize, usize) = (48, 512);
+
+/// What attention gave.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AttentionResult {
+    /// Queries, keys and values.
+    pub tokens: usize,
+    /// Dimension of the head.
+    pub dim: usize,
+    /// The relative error of the output.
+    pub errors: Vec<FamilyCurve>,
+    /// What the closed form predicts for it; empty where it has none.
+    pub predicted: Vec<FamilyCurve>,
+    /// The error of the plain mean of the values.
+    pub uniform: f64,
+}
+
+pub(super) fn run(setup: &Setup, counter: &Counter<'_>) -> Result<AttentionResult> {
+    let tokens = data::tokens(setup.seed, setup.tokens, DIM);
+    let (q, k, v) = (tokens.queries.view(), tokens.keys.view(), tokens.values.view());
+    let kernel = Kernel::attention(DIM);
+    let exact = exact_attention(kernel, q, k, v, Mask::none())?;
+    let moments = (Moments::of(q)?, Moments::of(k)?);
+    let errors = curve::measure(setup, kernel, (&moments.0, &moments.1), counter, |map| {
+        Ok(relative_error(&feature_attention(map, q, k, v, Mask::none())?, &exact))
+    })?;
+    // The same seed takes the same rows of keys and values.
+    let queries = sample(q, PREDICTED.0, setup.seed);
+    let (keys, values) = (sample(k, PREDICTED.1, setup.seed), sample(v, PREDICTED.1, setup.seed));
+    let predicted: favor::Result<Vec<FamilyCurve>> = setup
+        .families
+        .par_iter()
+        .map(|&family| {
+            let estimator = Estimator::fit(family, kernel, &moments.0, &moments.1)?;
+            let values = Some(values.view());
+            let found = predict(&estimator, queries.view(), keys.view(), values)?;
+            let log = found.and_then(|p| p.relative_output());
+            let value = |m: usize| log.map(|log| (0.5 * (log - (m as f64).ln())).exp());
+            let points = setup.features.iter().filter_map(|&features| {
+                let value = value(features).filter(|v| v.is_finite())?;
+                Some(CurvePoint { features, value })
+            });
+            Ok(FamilyCurve { family, points: points.collect() })
+        })
+        .collect();
+    let uniform = uniform_error(&exact, v)?;
+    let predicted = predicted?;
+    Ok(AttentionResult { tokens: setup.tokens, dim: DIM, errors, predicted, uniform })
+}

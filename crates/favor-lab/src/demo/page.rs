@@ -1,0 +1,174 @@
+//! The demonstration as one page: no scripts, nothing loaded from elsewhere.
+
+use super::{Demo, curve};
+use crate::table::percent;
+use favor::Family;
+use std::fmt::Write;
+
+const CSS: &str = include_str!("page.css");
+
+impl Demo {
+    /// The whole page.
+    pub fn to_html(&self) -> String {
+        let mut out = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n");
+        out.push_str("<meta charset=\"utf-8\">\n");
+        out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+        out.push_str("<title>Kernels in linear time</title>\n");
+        let _ = write!(out, "<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n");
+        self.head(&mut out);
+        self.product_section(&mut out);
+        self.classify_section(&mut out);
+        self.attention_section(&mut out);
+        self.table_section(&mut out);
+        self.last_section(&mut out);
+        out.push_str("</main>\n</body>\n</html>\n");
+        out
+    }
+
+    fn head(&self, out: &mut String) {
+        let m = self.setup.shown_features;
+        out.push_str("<h1>Kernels in linear time, and what it costs</h1>\n");
+        out.push_str(
+            "<p class=\"lead\">A kernel compares every vector with every other one, so its cost \
+             grows with the square of their number. Random features replace it by a product of \
+             two thin matrices. Here are three jobs, done exactly and with features, so that you \
+             can see the error that you pay with.</p>\n<ul class=\"facts\">\n",
+        );
+        let mut fact = |figure: &str, text: String| {
+            let _ = writeln!(out, "<li><b>{figure}</b>{text}</li>");
+        };
+        if let Some((points, ratio)) = self.product.speedup() {
+            let text = format!("faster than exact at {points} points, with {m} features");
+            fact(&format!("{ratio:.1}×"), text);
+        }
+        let at = |curves| {
+            let found = curve::of(curves, Family::Balanced).and_then(|c| c.at(m));
+            found.map_or("-".to_owned(), percent)
+        };
+        fact(&at(&self.product.errors), format!("error of the kernel product with {m} features"));
+        let exact = percent(self.classify.exact);
+        fact(&at(&self.classify.accuracy), format!("of points classified right; exact: {exact}"));
+        let uniform = percent(self.attention.uniform);
+        let text = format!("error of attention; the plain mean of the values has {uniform}");
+        fact(&at(&self.attention.errors), text);
+        out.push_str("</ul>\n");
+    }
+
+    fn product_section(&self, out: &mut String) {
+        let p = &self.product;
+        section(out, "Job 1", "A kernel product", &self.product_sentence());
+        figure(
+            out,
+            &self.product_figure(),
+            &format!(
+                "Gaussian kernel of {} points against {} others of dimension {}, times two \
+                 columns: the relative error of the result, mean of {} draws. Right: the time of \
+                 one product in single precision; the features include fitting and drawing.",
+                p.points, p.points, p.dim, self.setup.draws
+            ),
+        );
+    }
+
+    fn classify_section(&self, out: &mut String) {
+        let c = &self.classify;
+        section(out, "Job 2", "A kernel classifier", &self.classify_sentence());
+        out.push_str("<figure><div class=\"three\">\n");
+        for regions in &c.regions {
+            let (title, note) = match regions.family {
+                None => ("Exact kernel".to_owned(), format!("{} training points", c.training)),
+                Some(family) => {
+                    let m = self.setup.shown_features;
+                    let same = percent(regions.agreement);
+                    (family.title().to_owned(), format!("{m} features; {same} as exact"))
+                }
+            };
+            let picture = c.picture(regions, &title);
+            let _ = writeln!(
+                out,
+                "<div><div class=\"card\">{picture}</div><p><b>{title}</b><br>{note}</p></div>"
+            );
+        }
+        out.push_str("</div></figure>\n");
+        figure(
+            out,
+            &self.accuracy_figure(),
+            &format!(
+                "Each point gets the class with the most kernel mass around it. Accuracy on {} \
+                 new points, mean of {} draws.",
+                c.tested, self.setup.draws
+            ),
+        );
+    }
+
+    fn attention_section(&self, out: &mut String) {
+        let a = &self.attention;
+        section(out, "Job 3", "Attention", &self.attention_sentence());
+        figure(
+            out,
+            &self.attention_figure(),
+            &format!(
+                "One head of dimension {} and {} tokens; queries and keys have means of their own \
+                 and a few strong directions, as in trained models. Left: families above the \
+                 dashed line are worse than no attention at all; some leave the panel. Right: the \
+                 error that the closed form predicts before any feature is drawn. It is a first \
+                 approximation: large errors are overestimated, because an average of values \
+                 cannot be arbitrarily wrong.",
+                a.dim, a.tokens
+            ),
+        );
+    }
+
+    fn table_section(&self, out: &mut String) {
+        out.push_str("<h2>All families side by side</h2>\n");
+        out.push_str("<p>The best figure of each column is marked.</p>\n");
+        out.push_str("<div class=\"wide\"><table>\n<tr><th>family</th>");
+        self.columns().iter().for_each(|name| {
+            let _ = write!(out, "<th>{name}</th>");
+        });
+        out.push_str("</tr>\n");
+        for line in self.lines() {
+            let _ = write!(out, "<tr><td>{}</td>", line.family.title());
+            for (cell, best) in line.cells.iter().zip(line.best) {
+                let class = if best { " class=\"best\"" } else { "" };
+                let _ = write!(out, "<td{class}>{cell}</td>");
+            }
+            out.push_str("</tr>\n");
+        }
+        let _ = writeln!(
+            out,
+            "<tr class=\"reference\"><td>exact</td><td>0 %</td><td>{}</td><td>0 %</td>\
+             <td></td></tr>\n<tr class=\"reference\"><td>plain mean of the values</td><td></td>\
+             <td></td><td>{}</td><td></td></tr>\n</table></div>",
+            percent(self.classify.exact),
+            percent(self.attention.uniform)
+        );
+    }
+
+    fn last_section(&self, out: &mut String) {
+        out.push_str(
+            "<h2>How to go on</h2>\n<p>These data are synthetic. Whether features serve on yours \
+             depends on how spread your vectors are, and the library can tell you before you \
+             build on it:</p>\n<pre>favor inspect --queries q.npy --keys k.npy --values v.npy \
+             --attention\nfavor reproduce variance\nfavor help</pre>\n",
+        );
+        let _ = writeln!(
+            out,
+            "<footer>Made by favor demo with seed {} in {:.0} seconds. Every figure on this page \
+             was computed in that run; the same seed gives the same errors, and times depend on \
+             the machine.</footer>",
+            self.setup.seed, self.seconds
+        );
+    }
+}
+
+fn section(out: &mut String, kicker: &str, title: &str, sentence: &str) {
+    let _ = writeln!(out, "<h2><span class=\"kicker\">{kicker}</span><br>{title}</h2>");
+    let _ = writeln!(out, "<p>{sentence}</p>");
+}
+
+fn figure(out: &mut String, svg: &str, caption: &str) {
+    let _ = writeln!(
+        out,
+        "<figure><div class=\"card\">{svg}</div><figcaption>{caption}</figcaption></figure>"
+    );
+}
