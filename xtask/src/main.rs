@@ -1,2 +1,45 @@
-//! The developers commands.
-fn main() {}
+//! The developer's commands. `cargo xtask help` lists them.
+
+mod bench;
+mod peers;
+mod places;
+mod python;
+mod quotes;
+mod step;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  test     everything the build server checks: format, lints, tests, documents
+  quotes   write the outputs that the documents quote anew
+  peers    compare with public implementations, write docs/peers.md (needs python3 and 6 GB)
+  bench    compare the speed with PyTorch, JAX, NumPy and scikit-learn, write docs/benchmarks.md
+           (--quick for short lengths only; needs python3 and 6 GB)
+  help     this text
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["test"] => test::run(),
+        ["quotes"] => quotes::rewrite(),
+        ["peers"] => peers::run(),
+        ["bench", ref more @ ..] => bench::run(more),
+        ["help" | "--help" | "-h"] | [] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => Err(format!("unknown command '{}'\n\n{HELP}", words.join(" "))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("\nerror: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,274 @@
+"""Runs the speed comparison and writes docs/benchmarks.md with its figures.
+
+Ours and the peers take turns, each in a process of its own, for several rounds; the best time of
+each counts, and only ratios of times from the same session are reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+THREADS = 2
+RAW: list[str] = []
+
+
+def call(command: list[str]) -> Any:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    line = " ".join(str(Path(c).name if os.sep in c else c) for c in command)
+    if done.returncode != 0:
+        RAW.append(f"$ {line}\nfailed: {done.stderr.strip()[-200:]}")
+        return None
+    RAW.append(f"$ {line}\n{' '.join(done.stdout.split())}")
+    return json.loads(done.stdout)
+
+
+class Bench:
+    def __init__(self, favor: str, rounds: int) -> None:
+        self.favor, self.rounds = favor, rounds
+
+    def ours(self, work: str, length: int, features: int = 128, **more: int) -> dict[str, Any]:
+        command = [self.favor, "bench", "--json", "--work", work, "--length", str(length)]
+        command += ["--features", str(features), "--threads", str(THREADS)]
+        for name, value in more.items():
+            command += [f"--{name}", str(value)]
+        found = call(command)
+        return found[0] if found else {}
+
+    def peer(self, peer: str, work: str, length: int = 1024, features: int = 128, **more: int) -> Any:
+        command = [sys.executable, str(HERE / "peers.py"), peer, work, "--length", str(length)]
+        command += ["--features", str(features), "--threads", str(THREADS)]
+        for name, value in more.items():
+            command += [f"--{name}", str(value)]
+        return call(command) or {}
+
+    def turns(self, contestants: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """The best of several rounds, in which the contestants take turns."""
+        best: dict[str, dict[str, Any]] = {}
+        for _ in range(self.rounds):
+            for name, run in contestants.items():
+                found = run()
+                if found and found["seconds"] < best.get(name, {"seconds": math.inf})["seconds"]:
+                    best[name] = found
+        return best
+
+
+def ratio(best: dict[str, dict[str, Any]], peer: str) -> float:
+    return best[peer]["seconds"] / best["ours"]["seconds"] if peer in best else math.nan
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def seconds(x: float) -> str:
+    return f"{x * 1e3:.2f} ms" if x < 1 else f"{x:.2f} s"
+
+
+def exponent(points: list[tuple[int, float]]) -> float:
+    xs, ys = [math.log(l) for l, _ in points], [math.log(t) for _, t in points]
+    mx, my = sum(xs) / len(xs), sum(ys) / len(ys)
+    return sum((x - mx) * (y - my) for x, y in zip(xs, ys)) / sum((x - mx) ** 2 for x in xs)
+
+
+def machine() -> str:
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def plot(path: Path, title: str, series: dict[str, list[tuple[int, float]]]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    matplotlib.rcParams["svg.hashsalt"] = "favor"
+    figure, axes = plt.subplots(figsize=(6, 4))
+    for name, points in series.items():
+        axes.loglog(*zip(*points), marker="o", label=name)
+    axes.set_xlabel("tokens")
+    axes.set_ylabel("time (s), best of the rounds")
+    axes.set_title(title)
+    axes.grid(True, which="both", alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--favor", required=True, help="the favor command")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="short lengths only")
+    a = parser.parse_args()
+    b = Bench(a.favor, a.rounds)
+    lengths = [1024, 4096] if a.quick else [1024, 4096, 16384, 65536]
+    parts: list[str] = []
+    curves: dict[str, list[tuple[int, float]]] = {"ours": [], "torch features": []}
+
+    gemm = b.turns({p: lambda p=p: b.peer(p, "sgemm") for p in ("torch", "numpy")})
+    sgemm = max(g["gflops"] for g in gemm.values())
+
+    rows = []
+    for features in (128, 256):
+        for length in lengths:
+            peers = {
+                p: lambda p=p: b.peer(p, "forward", length, features)
+                for p in ("torch", "jax", "numpy", "performer")
+            }
+            best = b.turns({"ours": lambda: b.ours("forward", length, features), **peers})
+            same = [ratio(best, p) for p in ("torch", "jax", "numpy") if p in best]
+            rows.append(
+                [str(features), str(length), seconds(best["ours"]["seconds"])]
+                + [f"{ratio(best, p):.1f} ×" for p in peers]
+                + [f"**{min(same):.1f} ×**", f"{100 * best['ours']['gflops'] / sgemm:.0f} %"]
+            )
+            if features == 128:
+                curves["ours"].append((length, best["ours"]["seconds"]))
+                curves["torch features"].append((length, best["torch"]["seconds"]))
+            print(rows[-1], flush=True)
+    parts.append(
+        "## Feature attention, forward\n\nHow many times longer each peer takes than ours. The last "
+        "column counts only the 8·L·M·d useful operations a head, against the best sgemm rate of "
+        f"PyTorch and NumPy in the same session ({sgemm:.0f} GFLOP/s).\n\n"
+        + table(
+            ["M", "L", "ours", "PyTorch", "JAX", "NumPy", "performer-pytorch", "fastest", "of sgemm"],
+            rows,
+        )
+    )
+
+    rows = []
+    for length in lengths:
+        best = b.turns(
+            {
+                "ours": lambda: b.ours("backward", length),
+                "torch": lambda: b.peer("torch", "backward", length),
+                "jax": lambda: b.peer("jax", "backward", length),
+            }
+        )
+        rows.append(
+            [str(length), seconds(best["ours"]["seconds"])]
+            + [f"{ratio(best, p):.1f} ×" for p in ("torch", "jax")]
+        )
+        print(rows[-1], flush=True)
+    parts.append(
+        "## Forward and backward\n\nM = 128.\n\n"
+        + table(["L", "ours", "PyTorch autograd", "JAX"], rows)
+    )
+
+    rows = []
+    for length in lengths:
+        contestants = {"ours": lambda: b.ours("forward", length)}
+        if length <= 16384 or not a.quick:
+            contestants["torch"] = lambda: b.peer("torch", "exact", length, runs=1)
+        if length <= 16384:
+            contestants["exact"] = lambda: b.ours("exact", length, runs=1)
+        best = b.turns(contestants)
+        own = best["torch"]["seconds"] / best["exact"]["seconds"] if "exact" in best else math.nan
+        rows.append([str(length), f"{ratio(best, 'torch'):.1f} ×", "" if math.isnan(own) else f"{own:.2f} ×"])
+        curves.setdefault("torch exact", []).append((length, best["torch"]["seconds"]))
+        print(rows[-1], flush=True)
+    parts.append(
+        "## Against exact attention\n\nPyTorch's `scaled_dot_product_attention`: how many times longer "
+        "it takes than our features (M = 128), and than our own exact path.\n\n"
+        + table(["L", "SDPA / our features", "SDPA / our exact"], rows)
+    )
+
+    rows = []
+    for length in lengths:
+        best = b.turns(
+            {
+                "ours": lambda: b.ours("forward", length),
+                "causal": lambda: b.ours("causal", length),
+                "backward": lambda: b.ours("causal_backward", length),
+            }
+        )
+        rows.append([str(length), f"{ratio(best, 'causal'):.2f} ×", f"{ratio(best, 'backward'):.2f} ×"])
+        print(rows[-1], flush=True)
+    parts.append(
+        "## Causal\n\nTime relative to our bidirectional forward pass, M = 128.\n\n"
+        + table(["L", "causal forward", "causal forward and backward"], rows)
+    )
+
+    length = lengths[-1]
+    ours, theirs = b.ours("forward", length), b.peer("torch", "forward", length, runs=1)
+    outputs = 8 * length * 64 * 4
+    extra = max(ours["extra_bytes"] - outputs, 1)
+    parts.append(
+        f"## Memory\n\nBeyond inputs and outputs at L = {length}, M = 128: ours {extra / 2**20:.1f} MiB, "
+        f"PyTorch's features {(theirs['extra_bytes'] - outputs) / 2**20:.0f} MiB: "
+        f"{(theirs['extra_bytes'] - outputs) / extra:.0f} times as much."
+    )
+    print(parts[-1], flush=True)
+
+    rows = []
+    for length in (1, 1000, 10_000, 100_000):
+        found = min((b.ours("decode", length) for _ in range(a.rounds)), key=lambda f: f["seconds"])
+        rows.append([str(length), f"{found['seconds'] * 1e6:.0f} µs"])
+    parts.append(
+        "## Decoding\n\nOne token of 8 heads after so many others, M = 128.\n\n"
+        + table(["tokens before", "time"], rows)
+    )
+    print(rows, flush=True)
+
+    length = 100_000 if a.quick else 1_000_000
+    shape = {"dim": 16, "heads": 1}
+    best = b.turns(
+        {
+            "ours": lambda: b.ours("product", length, 256, **shape),
+            "sklearn": lambda: b.peer("sklearn", "product", length, 256, **shape),
+        }
+    )
+    parts.append(
+        f"## Kernel products\n\n`K(X,Y)·C`, Gaussian, {length} × {length} points, d = 16, M = 256, n = 4: "
+        f"ours {seconds(best['ours']['seconds'])} with error {100 * best['ours']['relative_error']:.2f} %, "
+        f"scikit-learn's RBFSampler with two products {ratio(best, 'sklearn'):.1f} times longer with error "
+        f"{100 * best['sklearn']['relative_error']:.2f} %. Errors are against the exact product on 200 "
+        "queries (scikit-learn's with the first 20 000 keys)."
+    )
+    print(parts[-1], flush=True)
+
+    grow = [1024, 4096, 16384] if a.quick else [1024, 4096, 16384, 65536, 262_144, 1_048_576]
+    points = [(l, min(b.ours("forward", l, heads=1)["seconds"] for _ in range(a.rounds))) for l in grow]
+    parts.append(
+        f"## Growth\n\nTime against length from {grow[0]} to {grow[-1]} tokens (one head, M = 128) grows as "
+        f"L to the power {exponent(points):.3f}.\n\n![time against length](benchmarks.svg)"
+    )
+    print(parts[-1], flush=True)
+    plot(a.out / "benchmarks.svg", "8 heads, d = 64, M = 128, two threads", curves)
+
+    names = ["torch", "jax", "numpy", "scikit-learn", "performer-pytorch"]
+    versions = ", ".join(f"{n} {version(n)}" for n in names)
+    head = (
+        "# Benchmarks\n\nWritten by `cargo xtask bench`. Every figure is a ratio to a peer measured in turns "
+        f"with ours in the same session, the best of {a.rounds} rounds, {THREADS} threads, 32-bit floats, "
+        f"d = 64, 8 heads unless said otherwise.\n\nMachine: {machine()}.\nPeers: {versions}.\n"
+    )
+    raw = "## Raw output\n\n<details><summary>every measurement</summary>\n\n```text\n"
+    text = "\n\n".join([head, *parts, raw + "\n".join(RAW) + "\n```\n\n</details>\n"])
+    temporary = a.out / "benchmarks.md.part"
+    temporary.write_text(text)
+    temporary.replace(a.out / "benchmarks.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+//! The outputs that documents quote, checked against what the commands print.
+//!
+//! A quote is a fenced block right after a comment that names its command:
+//!
+//! ````text
+//! <!-- output of `cargo run --release -p favor --example product` -->
+//! ```text
+//! …
+//! ```
+//! ````
+//!
+//! A line `…` in a quote stands for any lines. Beside quotes there are shared passages: what lies
+//! between `<!-- shared: name -->` and `<!-- end -->` must be the same in every document.
+
+use crate::places;
+use crate::step::{Outcome, cargo, execute, output};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const OPEN: &str = "<!-- output of `";
+const SHARED: &str = "<!-- shared: ";
+const FENCE: &str = "```";
+const ANYTHING: &str = "…";
+
+/// A quoted output: its command and the lines of its block, as a range of line numbers.
+struct Quote {
+    command: String,
+    start: usize,
+    end: usize,
+}
+
+/// Compares every quote with the output of its command.
+pub(crate) fn check() -> Outcome {
+    let mut printed = HashMap::new();
+    let mut shared: HashMap<String, (PathBuf, String)> = HashMap::new();
+    for path in documents()? {
+        let text = read(&path)?;
+        let lines: Vec<&str> = text.lines().collect();
+        for quote in find(&lines).map_err(|e| format!("{}: {e}", path.display()))? {
+            let found = print(&mut printed, &quote.command)?;
+            let found: Vec<&str> = found.lines().map(str::trim_end).collect();
+            if !matches(&lines[quote.start..quote.end], &found) {
+                return Err(format!(
+                    "{}, line {}: `{}` now prints\n\n{}\n\nto quote it anew:\n\n    cargo xtask quotes\n",
+                    path.display(),
+                    quote.start,
+                    quote.command,
+                    found.join("\n"),
+                ));
+            }
+            eprintln!("{}: `{}`", path.display(), quote.command);
+        }
+        for (name, passage) in passages(&lines) {
+            match shared.get(&name) {
+                Some((other, text)) if *text != passage => {
+                    let (here, there) = (path.display(), other.display());
+                    return Err(format!("the passage '{name}' differs in {here} and {there}"));
+                }
+                _ => shared.insert(name, (path.clone(), passage)),
+            };
+        }
+    }
+    Ok(())
+}
+
+/// Writes the output of each command into its quotes, except into those with a `…`.
+pub(crate) fn rewrite() -> Outcome {
+    execute(&mut cargo("build --workspace --release --bins --examples"))?;
+    let mut printed = HashMap::new();
+    for path in documents()? {
+        let text = read(&path)?;
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        let borrowed: Vec<&str> = text.lines().collect();
+        for quote in find(&borrowed)?.into_iter().rev() {
+            if lines[quote.start..quote.end].iter().any(|l| l == ANYTHING) {
+                continue;
+            }
+            let found = print(&mut printed, &quote.command)?;
+            let found = found.lines().map(|l| l.trim_end().to_string());
+            lines.splice(quote.start..quote.end, found);
+        }
+        let new = lines.join("\n") + "\n";
+        if new != text {
+            std::fs::write(&path, new).map_err(|e| format!("{}: {e}", path.display()))?;
+            eprintln!("wrote {}", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// The README and everything in `docs/`, in order.
+fn documents() -> Result<Vec<PathBuf>, String> {
+    let folder = places::root().join("docs");
+    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "md"));
+    paths.push(places::root().join("README.md"));
+    paths.sort();
+    Ok(paths)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn find(lines: &[&str]) -> Result<Vec<Quote>, String> {
+    let mut quotes = vec![];
+    for (number, line) in lines.iter().enumerate() {
+        let Some(rest) = line.strip_prefix(OPEN) else { continue };
+        let here = format!("line {}", number + 1);
+        let (command, _) = rest.split_once('`').ok_or(format!("{here}: no command"))?;
+        let start = number + 2;
+        if !lines.get(number + 1).is_some_and(|l| l.starts_with(FENCE)) {
+            return Err(format!("{here}: no block follows the comment"));
+        }
+        let length = lines[start..].iter().position(|l| *l == FENCE);
+        let length = length.ok_or(format!("{here}: the block does not end"))?;
+        quotes.push(Quote { command: command.into(), start, end: start + length });
+    }
+    Ok(quotes)
+}
+
+fn passages(lines: &[&str]) -> Vec<(String, String)> {
+    let mut found = vec![];
+    for (number, line) in lines.iter().enumerate() {
+        let name = line.strip_prefix(SHARED).and_then(|r| r.strip_suffix(" -->"));
+        if let Some(name) = name {
+            let body = lines[number + 1..].iter().take_while(|l| **l != "<!-- end -->");
+            found.push((name.to_string(), body.copied().collect::<Vec<_>>().join("\n")));
+        }
+    }
+    found
+}
+
+/// What a command prints. Each is run once, from the programs that are already built.
+fn print(printed: &mut HashMap<String, String>, command: &str) -> Result<String, String> {
+    if let Some(text) = printed.get(command) {
+        return Ok(text.clone());
+    }
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let (program, arguments) = match &words[..] {
+        ["cargo", "run", "--release", "-p", "favor", "--example", name] => {
+            (places::example(name)?, &[][..])
+        }
+        ["cargo", "run", "--release", "-p", "favor", "--example", name, "--", rest @ ..] => {
+            (places::example(name)?, rest)
+        }
+        ["cargo", "run", "--release", "--", rest @ ..] | ["favor", rest @ ..] => {
+            (places::favor()?, rest)
+        }
+        _ => return Err(format!("`{command}` is neither an example nor the favor command")),
+    };
+    let text = output(Command::new(program).args(arguments).current_dir(places::root()))?;
+    printed.insert(command.into(), text.clone());
+    Ok(text)
+}
+
+/// Whether the lines are the pattern's, a `…` standing for any number of them.
+fn matches(pattern: &[&str], lines: &[&str]) -> bool {
+    match pattern.split_first() {
+        None => lines.is_empty(),
+        Some((&ANYTHING, rest)) => (0..=lines.len()).any(|k| matches(rest, &lines[k..])),
+        Some((first, rest)) => {
+            lines.split_first().is_some_and(|(l, more)| l == first && matches(rest, more))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_found() {
+        let text = "a\n<!-- output of `favor help` -->\n```text\none\ntwo\n```\nb";
+        let lines: Vec<&str> = text.lines().collect();
+        let quotes = find(&lines).unwrap();
+        assert_eq!(quotes.len(), 1);
+        assert_eq!(quotes[0].command, "favor help");
+        assert_eq!(&lines[quotes[0].start..quotes[0].end], ["one", "two"]);
+        assert!(find(&["<!-- output of `x` -->", "no block"]).is_err());
+        assert!(find(&["<!-- output of `x` -->", "```text", "never closed"]).is_err());
+    }
+
+    #[test]
+    fn dots_stand_for_any_lines() {
+        assert!(matches(&["a", "…", "c"], &["a", "b", "b", "c"]));
+        assert!(matches(&["…"], &[]));
+        assert!(matches(&["a"], &["a"]));
+        assert!(!matches(&["a", "…", "c"], &["a", "b"]));
+        assert!(!matches(&["a"], &["a", "b"]));
+    }
+
+    #[test]
+    fn passages_are_found() {
+        let lines = ["x", "<!-- shared: table -->", "1", "2", "<!-- end -->", "y"];
+        assert_eq!(passages(&lines), [("table".to_string(), "1\n2".to_string())]);
+    }
+}

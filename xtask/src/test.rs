@@ -1,0 +1,49 @@
+//! `cargo xtask test`: what the build server runs and what a person runs.
+
+use crate::step::{Outcome, cargo, execute, step};
+use crate::{places, python, quotes};
+use std::time::Instant;
+
+/// One profile throughout, so that nothing is built twice.
+pub(crate) fn run() -> Outcome {
+    let start = Instant::now();
+    for (component, command) in [("rustfmt", "fmt --version"), ("clippy", "clippy --version")] {
+        if cargo(command).output().map_or(true, |o| !o.status.success()) {
+            return Err(format!(
+                "{component} is not installed; get it by\n\n    rustup component add {component}\n"
+            ));
+        }
+    }
+    step("format", || execute(&mut cargo("fmt --all --check")))?;
+    step("lints", || {
+        execute(&mut cargo("clippy --workspace --all-targets --release -- -D warnings"))
+    })?;
+    step("tests", || execute(&mut cargo("test --workspace --release")))?;
+    step("reference pages", || {
+        let mut doc = cargo("doc --workspace --no-deps --release");
+        execute(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    step("quoted outputs", || {
+        execute(&mut cargo("build --workspace --release --bins --examples"))?;
+        quotes::check()
+    })?;
+    step("python", lint_python)?;
+    eprintln!("\neverything passed in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Lints and format of the Python files, by a ruff of its own in the target directory.
+fn lint_python() -> Outcome {
+    let requirements = places::root().join("xtask/requirements.txt");
+    let Some(environment) = python::environment("lint", &requirements)? else {
+        eprintln!("skipped: there is no python3 that can make an environment");
+        return Ok(());
+    };
+    let cache = places::target()?.join("python").join("ruff-cache");
+    for arguments in [&["check"][..], &["format", "--check"]] {
+        let mut ruff = std::process::Command::new(python::program(&environment, "ruff"));
+        ruff.args(arguments).arg("--cache-dir").arg(&cache).arg(".");
+        execute(ruff.current_dir(places::root()))?;
+    }
+    Ok(())
+}
