@@ -81,10 +81,10 @@ The same for logits of absurd size, or the share of outputs that are NaN. Uneven
     )
     parts.append(accuracy_table("", results["large"], share=True))
     parts.append(
-        """No package gives NaN or infinity at its defaults: `performer-pytorch` gives the plain mean and `fast-transformers`, whose features underflow below the
-1e-6 of its denominator, gives zeros. Without the ε `performer-pytorch` divides zero by zero. Ours
-stays finite without an ε; at these spreads attention picks single keys, and no number of features
-that one would compute can follow it.
+        """No package gives NaN or infinity at its defaults. `performer-pytorch` gives the plain mean, and
+`fast-transformers` gives zeros, because its features fall below the 1e-6 of its denominator. Without
+the ε `performer-pytorch` divides zero by zero. Ours stays finite without an ε; at these spreads
+attention picks single keys, and no number of features that one would compute can follow it.
 
 ## How it was installed
 

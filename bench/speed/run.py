@@ -13,6 +13,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,9 @@ class Bench:
         found = call(command)
         return found[0] if found else {}
 
-    def peer(self, peer: str, work: str, length: int = 1024, features: int = 128, **more: int) -> Any:
+    def peer(
+        self, peer: str, work: str, length: int = 1024, features: int = 128, **more: int
+    ) -> Any:
         command = [sys.executable, str(HERE / "peers.py"), peer, work, "--length", str(length)]
         command += ["--features", str(features), "--threads", str(THREADS)]
         for name, value in more.items():
@@ -79,7 +82,9 @@ def seconds(x: float) -> str:
 def exponent(points: list[tuple[int, float]]) -> float:
     xs, ys = [math.log(l) for l, _ in points], [math.log(t) for _, t in points]
     mx, my = sum(xs) / len(xs), sum(ys) / len(ys)
-    return sum((x - mx) * (y - my) for x, y in zip(xs, ys)) / sum((x - mx) ** 2 for x in xs)
+    return sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True)) / sum(
+        (x - mx) ** 2 for x in xs
+    )
 
 
 def machine() -> str:
@@ -91,7 +96,9 @@ def machine() -> str:
                 break
     except OSError:
         pass
-    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    return (
+        f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    )
 
 
 def plot(path: Path, title: str, series: dict[str, list[tuple[int, float]]]) -> None:
@@ -103,7 +110,7 @@ def plot(path: Path, title: str, series: dict[str, list[tuple[int, float]]]) -> 
     matplotlib.rcParams["svg.hashsalt"] = "favor"
     figure, axes = plt.subplots(figsize=(6, 4))
     for name, points in series.items():
-        axes.loglog(*zip(*points), marker="o", label=name)
+        axes.loglog(*zip(*points, strict=True), marker="o", label=name)
     axes.set_xlabel("tokens")
     axes.set_ylabel("time (s), best of the rounds")
     axes.set_title(title)
@@ -125,17 +132,17 @@ def main() -> None:
     parts: list[str] = []
     curves: dict[str, list[tuple[int, float]]] = {"ours": [], "torch features": []}
 
-    gemm = b.turns({p: lambda p=p: b.peer(p, "sgemm") for p in ("torch", "numpy")})
+    gemm = b.turns({p: partial(b.peer, p, "sgemm") for p in ("torch", "numpy")})
     sgemm = max(g["gflops"] for g in gemm.values())
 
     rows = []
     for features in (128, 256):
         for length in lengths:
             peers = {
-                p: lambda p=p: b.peer(p, "forward", length, features)
+                p: partial(b.peer, p, "forward", length, features)
                 for p in ("torch", "jax", "numpy", "performer")
             }
-            best = b.turns({"ours": lambda: b.ours("forward", length, features), **peers})
+            best = b.turns({"ours": partial(b.ours, "forward", length, features), **peers})
             same = [ratio(best, p) for p in ("torch", "jax", "numpy") if p in best]
             rows.append(
                 [str(features), str(length), seconds(best["ours"]["seconds"])]
@@ -151,7 +158,17 @@ def main() -> None:
         "column counts only the 8·L·M·d useful operations a head, against the best sgemm rate of "
         f"PyTorch and NumPy in the same session ({sgemm:.0f} GFLOP/s).\n\n"
         + table(
-            ["M", "L", "ours", "PyTorch", "JAX", "NumPy", "performer-pytorch", "fastest", "of sgemm"],
+            [
+                "M",
+                "L",
+                "ours",
+                "PyTorch",
+                "JAX",
+                "NumPy",
+                "performer-pytorch",
+                "fastest",
+                "of sgemm",
+            ],
             rows,
         )
     )
@@ -160,9 +177,9 @@ def main() -> None:
     for length in lengths:
         best = b.turns(
             {
-                "ours": lambda: b.ours("backward", length),
-                "torch": lambda: b.peer("torch", "backward", length),
-                "jax": lambda: b.peer("jax", "backward", length),
+                "ours": partial(b.ours, "backward", length),
+                "torch": partial(b.peer, "torch", "backward", length),
+                "jax": partial(b.peer, "jax", "backward", length),
             }
         )
         rows.append(
@@ -177,14 +194,20 @@ def main() -> None:
 
     rows = []
     for length in lengths:
-        contestants = {"ours": lambda: b.ours("forward", length)}
+        contestants = {"ours": partial(b.ours, "forward", length)}
         if length <= 16384 or not a.quick:
-            contestants["torch"] = lambda: b.peer("torch", "exact", length, runs=1)
+            contestants["torch"] = partial(b.peer, "torch", "exact", length, runs=1)
         if length <= 16384:
-            contestants["exact"] = lambda: b.ours("exact", length, runs=1)
+            contestants["exact"] = partial(b.ours, "exact", length, runs=1)
         best = b.turns(contestants)
         own = best["torch"]["seconds"] / best["exact"]["seconds"] if "exact" in best else math.nan
-        rows.append([str(length), f"{ratio(best, 'torch'):.1f} ×", "" if math.isnan(own) else f"{own:.2f} ×"])
+        rows.append(
+            [
+                str(length),
+                f"{ratio(best, 'torch'):.1f} ×",
+                "" if math.isnan(own) else f"{own:.2f} ×",
+            ]
+        )
         curves.setdefault("torch exact", []).append((length, best["torch"]["seconds"]))
         print(rows[-1], flush=True)
     parts.append(
@@ -197,12 +220,14 @@ def main() -> None:
     for length in lengths:
         best = b.turns(
             {
-                "ours": lambda: b.ours("forward", length),
-                "causal": lambda: b.ours("causal", length),
-                "backward": lambda: b.ours("causal_backward", length),
+                "ours": partial(b.ours, "forward", length),
+                "causal": partial(b.ours, "causal", length),
+                "backward": partial(b.ours, "causal_backward", length),
             }
         )
-        rows.append([str(length), f"{ratio(best, 'causal'):.2f} ×", f"{ratio(best, 'backward'):.2f} ×"])
+        rows.append(
+            [str(length), f"{ratio(best, 'causal'):.2f} ×", f"{ratio(best, 'backward'):.2f} ×"]
+        )
         print(rows[-1], flush=True)
     parts.append(
         "## Causal\n\nTime relative to our bidirectional forward pass, M = 128.\n\n"
@@ -234,8 +259,8 @@ def main() -> None:
     shape = {"dim": 16, "heads": 1}
     best = b.turns(
         {
-            "ours": lambda: b.ours("product", length, 256, **shape),
-            "sklearn": lambda: b.peer("sklearn", "product", length, 256, **shape),
+            "ours": partial(b.ours, "product", length, 256, **shape),
+            "sklearn": partial(b.peer, "sklearn", "product", length, 256, **shape),
         }
     )
     parts.append(
@@ -248,7 +273,9 @@ def main() -> None:
     print(parts[-1], flush=True)
 
     grow = [1024, 4096, 16384] if a.quick else [1024, 4096, 16384, 65536, 262_144, 1_048_576]
-    points = [(l, min(b.ours("forward", l, heads=1)["seconds"] for _ in range(a.rounds))) for l in grow]
+    points = [
+        (l, min(b.ours("forward", l, heads=1)["seconds"] for _ in range(a.rounds))) for l in grow
+    ]
     parts.append(
         f"## Growth\n\nTime against length from {grow[0]} to {grow[-1]} tokens (one head, M = 128) grows as "
         f"L to the power {exponent(points):.3f}.\n\n![time against length](benchmarks.svg)"

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-/// The top of the source tree.
-pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one below the top")
+/// The top of the source tree: that of this call, since several trees may share a target directory.
+pub(crate) fn root() -> PathBuf {
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let own = own.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    own.parent().expect("xtask lies one below the top").to_path_buf()
 }
 
 /// Cargo's target directory: this program runs from `<target>/release/xtask`.

@@ -20,7 +20,7 @@ pub(crate) fn run() -> Outcome {
     })?;
     step("tests", || execute(&mut cargo("test --workspace --release")))?;
     step("reference pages", || {
-        let mut doc = cargo("doc --workspace --no-deps --release");
+        let mut doc = cargo("doc --workspace --lib --no-deps --release");
         execute(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     step("quoted outputs", || {

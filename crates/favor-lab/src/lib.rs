@@ -4,7 +4,7 @@
 //! - [`inspect`] says how well random features serve on given queries and keys,
 //! - [`variance`] repeats the paper's comparison of variances,
 //! - [`demo`] shows the three jobs of the library on synthetic data, as one page,
-//! - [`bench`] measures the engine on this machine,
+//! - [`mod@bench`] measures the engine on this machine,
 //! - [`input`] reads `.npy`, `.npz`, `.safetensors` and `.csv` files into matrices,
 //! - [`figure`] draws line charts and bar charts,
 //! - [`output`] writes files in one step.

@@ -144,6 +144,7 @@ pub(crate) fn optional_count(value: Option<f64>) -> String {
 pub(crate) fn percent(value: f64) -> String {
     match 100.0 * value {
         v if !v.is_finite() => "-".to_owned(),
+        v if v >= 999.5 => "> 1000 %".to_owned(),
         v if v.abs() >= 9.95 => format!("{v:.0} %"),
         v if v.abs() >= 0.95 => format!("{v:.1} %"),
         v => format!("{v:.2} %"),
@@ -176,5 +177,6 @@ mod tests {
         assert_eq!(count(1.26e9), "1e9");
         assert_eq!(percent(0.1234), "12 %");
         assert_eq!(percent(0.012), "1.2 %");
+        assert_eq!(percent(123.0), "> 1000 %");
     }
 }

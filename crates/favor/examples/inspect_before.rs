@@ -1,6 +1,6 @@
 //! How many features does this need? Predicted from closed forms, then measured.
 
-use favor::diagnose::{Candidate, Estimator, attention_error, features_needed, predict, recommend};
+use favor::diagnose::{Candidate, Estimator, attention_error, predict, recommend};
 use favor::draw::Stream;
 use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Moments, Result, Rows};
 
@@ -26,8 +26,9 @@ fn inspect(q: Rows<'_, f64>, k: Rows<'_, f64>, v: Rows<'_, f64>) -> Result<()> {
         let estimator = Estimator::fit(family, kernel, &queries, &keys)?;
         // A few queries are sample enough.
         let prediction = predict(&estimator, q.slice(0, 16), k, Some(v))?;
-        let Some(variance) = prediction.and_then(|p| p.relative_output()) else { continue };
-        let features = features_needed(variance, WANTED);
+        let Some(features) = prediction.and_then(|p| p.features_for_output(WANTED)) else {
+            continue;
+        };
         println!("  {:<16} needs {:>8.1e} features for 10%", family.title(), features);
         candidates.push(Candidate { family, features });
     }

@@ -2,6 +2,7 @@
 //!
 //! Everything here is sequential, so no result depends on a thread count.
 
+use crate::simd::clear_upper_halves;
 use crate::{Error, Matrix, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par, Side};
@@ -15,6 +16,7 @@ fn multiply(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Matrix<f64> {
     let mut out = Matrix::zeros(rows, columns);
     let dst = MatMut::from_row_major_slice_mut(out.as_mut_slice(), rows, columns);
     matmul(dst, Accum::Replace, a, b, 1.0, Par::Seq);
+    clear_upper_halves();
     out
 }
 
@@ -74,7 +76,9 @@ pub(crate) fn eigen(m: &Matrix<f64>) -> Result<Eigen> {
     let n = m.rows();
     let unit = unit_of(m);
     let scaled = Matrix::from_fn(n, n, |i, j| 0.5 * (m[(i, j)] + m[(j, i)]) / unit);
-    let found = as_faer(&scaled).self_adjoint_eigen(Side::Lower).map_err(|_| no_convergence())?;
+    let found = as_faer(&scaled).self_adjoint_eigen(Side::Lower);
+    clear_upper_halves();
+    let found = found.map_err(|_| no_convergence())?;
     let (values, vectors) = (found.S(), found.U());
     let order: Vec<usize> = (0..n).rev().collect();
     let mut rows = Matrix::from_fn(n, n, |i, j| vectors[(j, order[i])]);
@@ -89,7 +93,9 @@ pub(crate) fn left_singular(m: &Matrix<f64>) -> Result<(Matrix<f64>, Vec<f64>)> 
     let n = m.rows();
     let unit = unit_of(m);
     let scaled = Matrix::from_fn(n, m.columns(), |i, j| m[(i, j)] / unit);
-    let found = as_faer(&scaled).svd().map_err(|_| no_convergence())?;
+    let found = as_faer(&scaled).svd();
+    clear_upper_halves();
+    let found = found.map_err(|_| no_convergence())?;
     let (values, vectors) = (found.S(), found.U());
     let mut rows = Matrix::from_fn(n, n, |i, j| vectors[(j, i)]);
     fix_signs(&mut rows);
@@ -100,6 +106,7 @@ pub(crate) fn left_singular(m: &Matrix<f64>) -> Result<(Matrix<f64>, Vec<f64>)> 
 pub(crate) fn inverse_transpose(m: &Matrix<f64>, what: &'static str) -> Result<Matrix<f64>> {
     use faer::linalg::solvers::DenseSolveCore;
     let inverse = as_faer(m).full_piv_lu().inverse();
+    clear_upper_halves();
     let n = m.rows();
     let out = Matrix::from_fn(n, n, |i, j| inverse[(j, i)]);
     match out.as_slice().iter().all(|v| v.is_finite()) {

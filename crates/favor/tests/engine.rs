@@ -186,12 +186,14 @@ fn engine_equals_the_plain_way() {
 
 type Inputs<'a> = (&'a [f64], &'a [f64], &'a [f64]);
 
+type Run<'a> = &'a dyn Fn(&[f64], &[f64], &[f64]) -> Vec<f64>;
+
 /// Central differences of `Σ weight · run(q,k,v)` along random directions, against the gradients.
 fn check_gradients(
     what: &str,
     (q, k, v): Inputs<'_>,
     weight: &[f64],
-    run: &dyn Fn(&[f64], &[f64], &[f64]) -> Vec<f64>,
+    run: Run<'_>,
     g: &Gradients<f64>,
 ) {
     let mut stream = Stream::new(9, 9);

@@ -47,10 +47,8 @@ pub(super) fn run(setup: &Setup, counter: &Counter<'_>) -> Result<AttentionResul
             let estimator = Estimator::fit(family, kernel, &moments.0, &moments.1)?;
             let values = Some(values.view());
             let found = predict(&estimator, queries.view(), keys.view(), values)?;
-            let log = found.and_then(|p| p.relative_output());
-            let value = |m: usize| log.map(|log| (0.5 * (log - (m as f64).ln())).exp());
             let points = setup.features.iter().filter_map(|&features| {
-                let value = value(features).filter(|v| v.is_finite())?;
+                let value = found.as_ref()?.output_error(features as f64)?;
                 Some(CurvePoint { features, value })
             });
             Ok(FamilyCurve { family, points: points.collect() })

@@ -59,7 +59,7 @@ impl Demo {
             let points: Vec<(f64, f64)> = predicted
                 .points
                 .iter()
-                .filter(|p| p.value < 10.0)
+                .filter(|p| p.value < 2.0)
                 .filter_map(|p| Some((p.value, measured.at(p.features)?)))
                 .collect();
             ends.extend(points.iter().flat_map(|p| [p.0, p.1]));

@@ -55,7 +55,7 @@ pub(super) fn tokens(seed: u64, count: usize, dim: usize) -> Tokens {
     let mut stream = Stream::new(seed, 300);
     let topics = Matrix::from_fn(TOPICS, LATENT, |_, _| stream.normal());
     // Directions of falling strength.
-    let strength = |l: usize| 0.6 / (1.0 + 0.4 * l as f64);
+    let strength = |l: usize| 0.42 / (1.0 + 0.3 * l as f64);
     let shared = Matrix::from_fn(LATENT, dim, |l, _| strength(l) * stream.normal());
     let own = |stream: &mut Stream, mix: f64| {
         Matrix::from_fn(LATENT, dim, |l, c| shared[(l, c)] + mix * strength(l) * stream.normal())

@@ -22,7 +22,8 @@ impl Demo {
         self.table_section(&mut out);
         self.last_section(&mut out);
         out.push_str("</main>\n</body>\n</html>\n");
-        out
+        // Numbers stay on one line with their signs.
+        out.replace(" %", "\u{a0}%").replace("M = ", "M\u{a0}=\u{a0}")
     }
 
     fn head(&self, out: &mut String) {
@@ -79,7 +80,10 @@ impl Demo {
                 Some(family) => {
                     let m = self.setup.shown_features;
                     let same = percent(regions.agreement);
-                    (family.title().to_owned(), format!("{m} features; {same} as exact"))
+                    (
+                        family.title().to_owned(),
+                        format!("{m} features; agrees with exact on {same}"),
+                    )
                 }
             };
             let picture = c.picture(regions, &title);
@@ -110,9 +114,9 @@ impl Demo {
                 "One head of dimension {} and {} tokens; queries and keys have means of their own \
                  and a few strong directions, as in trained models. Left: families above the \
                  dashed line are worse than no attention at all; some leave the panel. Right: the \
-                 error that the closed form predicts before any feature is drawn. It is a first \
-                 approximation: large errors are overestimated, because an average of values \
-                 cannot be arbitrarily wrong.",
+                 error that the closed form predicts before any feature is drawn. It is cautious: it \
+                 is the mean over all possible draws, to first order and for independent features, \
+                 and rare bad draws and a few hard queries weigh most in it.",
                 a.dim, a.tokens
             ),
         );
@@ -120,7 +124,7 @@ impl Demo {
 
     fn table_section(&self, out: &mut String) {
         out.push_str("<h2>All families side by side</h2>\n");
-        out.push_str("<p>The best figure of each column is marked.</p>\n");
+        out.push_str("<p>The best figures of each column are marked.</p>\n");
         out.push_str("<div class=\"wide\"><table>\n<tr><th>family</th>");
         self.columns().iter().for_each(|name| {
             let _ = write!(out, "<th>{name}</th>");

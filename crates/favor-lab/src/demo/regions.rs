@@ -15,22 +15,24 @@ impl ClassifyResult {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIDE} {SIDE}\" \
              role=\"img\" aria-label=\"{title}\" style=\"width:100%;height:auto\">"
         );
+        // Without smoothing, so that no seams show between the cells.
+        out.push_str("<g shape-rendering=\"crispEdges\">");
         let cell = SIDE / regions.size as f64;
         for (r, row) in regions.classes.chunks(regions.size).enumerate() {
             for (start, end, class) in runs(row) {
-                // A hair wider and higher than the cells, so that no seams show.
                 let _ = write!(
                     out,
                     "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{:.2}\" height=\"{:.2}\" \
                      fill=\"{}\"/>",
                     start as f64 * cell,
                     r as f64 * cell,
-                    (end - start) as f64 * cell + 0.3,
-                    cell + 0.3,
+                    (end - start) as f64 * cell,
+                    cell,
                     PALE[class % PALE.len()]
                 );
             }
         }
+        out.push_str("</g>");
         for &(x, y, class) in &self.dots {
             let place = |v: f64| 0.5 * SIDE * (1.0 + v / regions.extent);
             let _ = write!(

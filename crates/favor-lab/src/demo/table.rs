@@ -23,7 +23,7 @@ impl Demo {
         ]
     }
 
-    /// One line a family. The best entry of each column is marked.
+    /// One line a family. The best entries of each column are marked.
     pub(super) fn lines(&self) -> Vec<Line> {
         let m = self.setup.shown_features;
         let figures: Vec<(Family, [Option<f64>; 4])> = self
@@ -50,17 +50,19 @@ impl Demo {
         };
         let least = [least(0), least(1), least(2), least(3)];
         let most = self.setup.features.last().copied().unwrap_or(0);
+        let text = |value: Option<f64>| value.map_or("-".to_owned(), percent);
+        let cells = |f: &[Option<f64>; 4]| {
+            let half = f[3].map_or_else(|| format!("more than {most}"), |m| m.to_string());
+            vec![text(f[0]), text(f[1].map(|a| -a)), text(f[2]), half]
+        };
+        // What reads the same is marked the same.
+        let best = cells(&least.map(|v| Some(v).filter(|v| v.is_finite())));
         figures
             .iter()
             .map(|(family, f)| {
-                let text = |value: Option<f64>| value.map_or("-".to_owned(), percent);
-                let cells = vec![
-                    text(f[0]),
-                    text(f[1].map(|a| -a)),
-                    text(f[2]),
-                    f[3].map_or_else(|| format!("more than {most}"), |m| m.to_string()),
-                ];
-                let best = (0..4).map(|c| f[c] == Some(least[c])).collect();
+                let cells = cells(f);
+                let best =
+                    (0..4).map(|c| f[c].is_some() && cells[c] == best[c]).collect::<Vec<bool>>();
                 Line { family: *family, cells, best }
             })
             .collect()

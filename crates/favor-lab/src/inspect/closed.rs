@@ -41,13 +41,12 @@ impl Closed {
     }
 
     pub(super) fn output_need(&self) -> Option<f64> {
-        Some(features_needed(self.prediction.as_ref()?.relative_output()?, WANTED))
+        self.prediction.as_ref()?.features_for_output(WANTED)
     }
 
     /// The relative error of the output that `features` features are predicted to have.
     pub(super) fn output_error(&self, features: usize) -> Option<f64> {
-        let log = self.prediction.as_ref()?.relative_output()?;
-        Some((0.5 * (log - (features as f64).ln())).exp()).filter(|e| e.is_finite())
+        self.prediction.as_ref()?.output_error(features as f64).filter(|e| e.is_finite())
     }
 }
 

@@ -22,7 +22,7 @@ impl Inspection {
                 let values = head.families.iter().map(|f| f.mean_log_relative_variance).collect();
                 Bars::new("Relative variance of the random features", names)
                     .labels("", LABEL)
-                    .group("log (Var / K²)", Some(0), values)
+                    .group("one feature, mean over pairs", Some(0), values)
                     .caption(caption)
                     .to_svg()
             }

@@ -149,7 +149,9 @@ impl Inspection {
              sum",
         );
         if self.values.is_some() {
-            text.push_str(", of the attention output");
+            text.push_str(
+                ", of the attention output (to first order: too many where a few queries are hard)",
+            );
         }
         text.push_str(
             "\nkernel: median relative error of K(x,y); ESS: how many of the M features carry a \

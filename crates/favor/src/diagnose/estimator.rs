@@ -202,8 +202,13 @@ impl Estimator {
         let squares = squared_sums(&u, &v, &vec![1.0; u.columns()]);
         let constant = self.constant();
         for (v, s) in logs.as_mut_slice().iter_mut().zip(squares.as_slice()) {
-            // e^r − 1 is what `v` is the logarithm of; the other summand is at least −1.
-            *v += ((constant - s.max(0.0)).exp_m1() * (-*v).exp()).max(-1.0).ln_1p();
+            let s = s.max(0.0);
+            *v = match constant == 0.0 {
+                // e^s + e^{−s} − 2, without the cancellation at small s.
+                true => s + 2.0 * (-(-s).exp_m1()).ln(),
+                // e^r − 1 is what `v` is the logarithm of; the other summand is at least −1.
+                false => *v + ((constant - s).exp_m1() * (-*v).exp()).max(-1.0).ln_1p(),
+            };
         }
         Ok(())
     }

@@ -12,7 +12,9 @@
 //! variance `Σ_{jj′} A_j A_j′ (e^{…} − 1) (v_j−o)ᵀ(v_j′−o)`. Both are for one feature.
 
 use super::Estimator;
-use crate::linalg::{dot, product_transposed};
+use rayon::prelude::*;
+
+use crate::linalg::{dot, product, product_transposed};
 use crate::parameters::overflow;
 use crate::{Element, Family, Matrix, Result, Rows};
 
@@ -27,6 +29,9 @@ pub struct Prediction {
     /// For each query, the logarithm of the variance of its attention output (the sum over the
     /// output's dimensions), when values were given.
     pub outputs: Option<Vec<f64>>,
+    /// For each query, the mean squared distance of the values from its output: about what an output
+    /// can be off at most, since positive features keep it among the values.
+    pub limits: Option<Vec<f64>>,
     /// The mean over the queries of `‖output‖²`, when values were given.
     pub output_power: Option<f64>,
 }
@@ -37,7 +42,36 @@ impl Prediction {
         median(self.row_sums.clone())
     }
 
-    /// The logarithm of the mean squared error of the outputs relative to their power.
+    /// The relative error of the outputs with so many features: each query's variance over them, or
+    /// its limit where that is less.
+    pub fn output_error(&self, features: f64) -> Option<f64> {
+        let (outputs, limits) = (self.outputs.as_ref()?, self.limits.as_ref()?);
+        let pairs = outputs.iter().zip(limits);
+        let total: f64 = pairs.map(|(v, limit)| (v - features.ln()).exp().min(*limit)).sum();
+        let power = self.output_power?;
+        (power > 0.0).then(|| (total / outputs.len() as f64 / power).sqrt())
+    }
+
+    /// The features that a relative error of the outputs needs, at least 1; astronomical where some
+    /// queries are hopeless.
+    pub fn features_for_output(&self, error: f64) -> Option<f64> {
+        let (mut low, mut high) = (0.0_f64, 700.0_f64);
+        if self.output_error(1.0)? <= error {
+            return Some(1.0);
+        }
+        // The error falls as features are added; halve the range of their logarithm.
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            match self.output_error(middle.exp())? <= error {
+                true => high = middle,
+                false => low = middle,
+            }
+        }
+        Some(high.exp())
+    }
+
+    /// The logarithm of the variance of the outputs of one feature relative to their power, without
+    /// the limits.
     pub fn relative_output(&self) -> Option<f64> {
         let outputs = self.outputs.as_ref()?;
         let max = outputs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -68,37 +102,78 @@ pub fn predict<T: Element>(
     let (u, v) = estimator.transformed(queries, keys)?;
     let gamma: Vec<f64> = p.quadratic().iter().map(|a| 1.0 / (1.0 - 8.0 * a)).collect();
     let constant = estimator.constant();
-    let mut row_sums = Vec::with_capacity(queries.rows());
-    let mut outputs = Vec::with_capacity(queries.rows());
-    let mut power = 0.0;
-    for i in 0..queries.rows() {
-        let (chosen, shares) = attention_shares(logs.row(i));
-        let w = Matrix::from_fn(chosen.len(), u.columns(), |r, l| u[(i, l)] + v[(chosen[r], l)]);
-        let exponents = pair_exponents(&w, &gamma, constant);
-        let weight = |r: usize, s: usize| shares[r] * shares[s];
-        row_sums.push(log_quadratic_form(&exponents, weight));
-        if let Some(values) = values {
-            let rows = Matrix::from_fn(chosen.len(), values.columns(), |r, c| {
-                values.row(chosen[r])[c].to_f64()
-            });
-            let mean: Vec<f64> = (0..rows.columns())
-                .map(|c| (0..rows.rows()).map(|r| shares[r] * rows[(r, c)]).sum())
-                .collect();
-            power += dot(&mean, &mean);
-            let centred =
-                Matrix::from_fn(rows.rows(), rows.columns(), |r, c| rows[(r, c)] - mean[c]);
-            let inner = product_transposed(&centred, &centred);
-            outputs.push(log_quadratic_form(&exponents, |r, s| weight(r, s) * inner[(r, s)]));
-        }
-    }
-    if !row_sums.iter().chain(&outputs).all(|v| v.is_finite()) {
+    let rows: Vec<Row> = (0..queries.rows())
+        .into_par_iter()
+        .map(|i| {
+            let (chosen, shares) = attention_shares(logs.row(i));
+            let w =
+                Matrix::from_fn(chosen.len(), u.columns(), |r, l| u[(i, l)] + v[(chosen[r], l)]);
+            predict_row(pair_exponents(&w, &gamma, constant), &chosen, &shares, values)
+        })
+        .collect();
+    let variances = rows.iter().flat_map(|r| [r.row_sum, r.output]);
+    if !variances.into_iter().all(f64::is_finite) {
         return Err(overflow("the predicted variance"));
     }
+    let power = rows.iter().map(|r| r.power).sum::<f64>() / queries.rows() as f64;
     Ok(Some(Prediction {
-        row_sums,
-        outputs: values.map(|_| outputs),
-        output_power: values.map(|_| power / queries.rows() as f64),
+        row_sums: rows.iter().map(|r| r.row_sum).collect(),
+        outputs: values.map(|_| rows.iter().map(|r| r.output).collect()),
+        limits: values.map(|_| rows.iter().map(|r| r.limit).collect()),
+        output_power: values.map(|_| power),
     }))
+}
+
+/// The logarithms of one query's two variances, the limit of the second, and `‖output‖²`.
+struct Row {
+    row_sum: f64,
+    output: f64,
+    limit: f64,
+    power: f64,
+}
+
+/// Both variances are forms `Σ_c b_cᵀ E b_c` in the matrix `E = e^{exponents} − 1`: with the shares
+/// for the row sum, and with the shares times each column of the centred values for the output.
+fn predict_row<T: Element>(
+    mut exponents: Matrix<f64>,
+    chosen: &[usize],
+    shares: &[f64],
+    values: Option<Rows<'_, T>>,
+) -> Row {
+    let columns = values.map_or(0, |v| v.columns());
+    let value = |r: usize, c: usize| values.map_or(0.0, |v| v.row(chosen[r])[c].to_f64());
+    let mean: Vec<f64> =
+        (0..columns).map(|c| (0..chosen.len()).map(|r| shares[r] * value(r, c)).sum()).collect();
+    let sides = Matrix::from_fn(chosen.len(), columns + 1, |r, c| match c {
+        0 => shares[r],
+        _ => shares[r] * (value(r, c - 1) - mean[c - 1]),
+    });
+    let max = exponents.as_slice().iter().copied().fold(0.0, f64::max);
+    // Exponents below 30 are summed as e^x − 1 without loss; above, the largest is factored out.
+    let unit = if max < 30.0 { 0.0 } else { max };
+    for r in 0..exponents.rows() {
+        for s in r..exponents.columns() {
+            let e = exponents[(r, s)];
+            let excess = if unit == 0.0 { e.exp_m1() } else { (e - unit).exp() - (-unit).exp() };
+            exponents[(r, s)] = excess;
+            exponents[(s, r)] = excess;
+        }
+    }
+    let applied = product(&exponents, &sides);
+    let form = |c: usize| (0..chosen.len()).map(|r| sides[(r, c)] * applied[(r, c)]).sum::<f64>();
+    let log = |total: f64| unit + total.max(f64::MIN_POSITIVE).ln();
+    Row {
+        row_sum: log(form(0)),
+        output: log((1..=columns).map(form).sum()),
+        limit: values.map_or(0.0, |v| mean_square_distance(v, &mean)),
+        power: dot(&mean, &mean),
+    }
+}
+
+fn mean_square_distance<T: Element>(rows: Rows<'_, T>, centre: &[f64]) -> f64 {
+    let distance =
+        |row: &[T]| -> f64 { row.iter().zip(centre).map(|(v, c)| (v.to_f64() - c).powi(2)).sum() };
+    rows.iter().map(distance).sum::<f64>() / rows.rows() as f64
 }
 
 /// The keys that matter to a query and their attention weights.
@@ -125,21 +200,6 @@ fn pair_exponents(w: &Matrix<f64>, gamma: &[f64], constant: f64) -> Matrix<f64> 
         out.row_mut(r).iter_mut().zip(&own).for_each(|(o, s)| *o += own[r] + s + constant);
     }
     out
-}
-
-/// `log Σ_{rs} weight(r,s) (e^{exponent(r,s)} − 1)`, whatever the size of the exponents.
-fn log_quadratic_form(exponents: &Matrix<f64>, weight: impl Fn(usize, usize) -> f64) -> f64 {
-    let max = exponents.as_slice().iter().copied().fold(0.0, f64::max);
-    // Exponents below 30 are summed as e^x − 1 without loss; above, the largest is factored out.
-    let unit = if max < 30.0 { 0.0 } else { max };
-    let mut total = 0.0;
-    for r in 0..exponents.rows() {
-        for (s, &e) in exponents.row(r).iter().enumerate() {
-            let value = if unit == 0.0 { e.exp_m1() } else { (e - unit).exp() - (-unit).exp() };
-            total += weight(r, s) * value;
-        }
-    }
-    unit + total.max(f64::MIN_POSITIVE).ln()
 }
 
 pub(super) fn median(mut values: Vec<f64>) -> f64 {

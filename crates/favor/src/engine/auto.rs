@@ -105,12 +105,9 @@ fn one<T: Number>(
     let queries = spaced((0..q.rows).collect(), SAMPLE.0);
     let (q, k, v) = (sample(q, &queries), sample(k, &keys), sample(v, &keys));
     let prediction = predict(&Estimator::from(map), q.view(), k.view(), Some(v.view()))?;
-    let log_error = prediction.and_then(|p| p.relative_output());
-    let predicted_error = match log_error {
-        Some(log) => (0.5 * (log - (map.features() as f64).ln())).exp().min(f64::MAX),
-        // No prediction (a trigonometric map), or nothing to predict (outputs of zero).
-        None => 0.0,
-    };
+    // No prediction (a trigonometric map), or nothing to predict (outputs of zero): no objection.
+    let error = prediction.and_then(|p| p.output_error(map.features() as f64));
+    let predicted_error = error.unwrap_or(0.0);
     Ok(match predicted_error <= tolerance {
         true => Choice::Features { predicted_error },
         false => Choice::ExactIsNeeded { predicted_error },

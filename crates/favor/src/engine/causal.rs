@@ -21,6 +21,9 @@ use rayon::prelude::*;
 /// Tokens of a tile.
 const TILE: usize = 48;
 
+/// Rows of a tile whose part above the diagonal is skipped together.
+const STRIP: usize = 12;
+
 /// How far an exponent may rise within a tile: features down to 2^{−46} of the largest then still
 /// count in `f32`.
 const MOST_RISE: f64 = 80.0;
@@ -272,19 +275,23 @@ impl<'m, R: Real> Walk<'m, R> {
                 terms,
                 row_exponents,
             );
-            let inner = Inner {
-                rows: rows.len(),
-                columns: count,
-                depth: map.key.features.next_multiple_of(kernels.lanes),
-                a_row: tile.stride,
-                b_row: keys.stride,
-                c_row: count,
-            };
-            kernels.inner(&inner, features, &keys.features, weights);
+            let seen = |i: usize| key_rows.partition_point(|&j| j <= start + i);
+            for first in (0..rows.len()).step_by(STRIP) {
+                let strip = STRIP.min(rows.len() - first);
+                let inner = Inner {
+                    rows: strip,
+                    columns: seen(first + strip - 1),
+                    depth: map.key.features.next_multiple_of(kernels.lanes),
+                    a_row: tile.stride,
+                    b_row: keys.stride,
+                    c_row: count,
+                };
+                let (left, out) = (&features[first * tile.stride..], &mut weights[first * count..]);
+                kernels.inner(&inner, left, &keys.features, out);
+            }
             for (i, row) in weights.chunks_mut(count.max(1)).enumerate() {
-                let seen = key_rows.partition_point(|&j| j <= start + i);
-                row[seen..].fill(R::ZERO);
-                let own: f64 = row[..seen].iter().map(|w| w.to_f64()).sum();
+                row[seen(i)..].fill(R::ZERO);
+                let own: f64 = row[..seen(i)].iter().map(|w| w.to_f64()).sum();
                 terms[i] = R::from_f64(terms[i].to_f64() + own);
             }
         }
@@ -299,7 +306,7 @@ impl<'m, R: Real> Walk<'m, R> {
             return;
         }
         for (t, new) in sums.totals.iter_mut().zip(totals.iter()) {
-            *t = R::from_f64(t.to_f64() + new.to_f64());
+            *t = *t + *new;
         }
         let tile = keys.tile(&map.key, count);
         let Scratch { kernels, features, values, .. } = keys;
@@ -315,21 +322,26 @@ fn write_outputs<T: Number>(
     columns: usize,
     out: &mut [T],
 ) -> Result<()> {
-    let Loaded { sums, keys, queries, key_rows, weights, rows, .. } = tile;
+    let Loaded { sums, keys, queries, key_rows, weights, start, rows } = tile;
     let Scratch { kernels, features, terms, values, value_width, stride, .. } = queries;
     let right = (&sums.values[..], sums.width);
     times_rows(kernels, (features, *stride), depth, rows, right, values);
-    let shape = Shape {
-        rows,
-        columns: *value_width,
-        depth: key_rows.len(),
-        a: (key_rows.len(), 1),
-        b_row: *value_width,
-        b_panel: 2 * kernels.lanes,
-        c_row: *value_width,
-        accumulate: true,
-    };
-    kernels.gemm(&shape, weights, &keys.values, values);
+    let count = key_rows.len();
+    for first in (0..rows).step_by(STRIP) {
+        let strip = STRIP.min(rows - first);
+        let shape = Shape {
+            rows: strip,
+            columns: *value_width,
+            depth: key_rows.partition_point(|&j| j < start + first + strip),
+            a: (count, 1),
+            b_row: *value_width,
+            b_panel: 2 * kernels.lanes,
+            c_row: *value_width,
+            accumulate: true,
+        };
+        let out = &mut values[first * *value_width..];
+        kernels.gemm(&shape, &weights[first * count..], &keys.values, out);
+    }
     normalise(&values[..rows * *value_width], *value_width, terms, columns, out)
 }
 

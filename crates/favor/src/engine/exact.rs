@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 /// Rows of a tile, and columns of a block.
 pub(super) const ROWS: usize = 48;
-pub(super) const BLOCK: usize = 256;
+pub(super) const BLOCK: usize = 128;
 
 /// Exact attention over tensors `[batch, heads, length, dim]`, in blocks: never a whole matrix of
 /// weights. A query that sees no key gives zeros.

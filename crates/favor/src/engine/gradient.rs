@@ -34,7 +34,7 @@ impl<R: Real> SumGradients<R> {
     pub(crate) fn merge(&mut self, other: &Self) {
         let add = |a: &mut [R], b: &[R]| {
             for (a, b) in a.iter_mut().zip(b) {
-                *a = R::from_f64(a.to_f64() + b.to_f64());
+                *a = *a + *b;
             }
         };
         add(&mut self.values, &other.values);
@@ -81,23 +81,25 @@ impl<R: Real> OutputGradients<R> {
         rows: &[usize],
         denominators: &[R],
     ) -> Result<()> {
-        let mut row_out = vec![R::ZERO; out.columns];
+        let mut row_out = vec![R::ZERO; self.width];
         for ((&i, g), (delta, d)) in rows
             .iter()
             .zip(self.g.chunks_mut(self.width))
             .zip(self.delta.iter_mut().zip(denominators))
         {
             grad.widen_row(i, &mut g[..grad.columns]);
-            out.widen_row(i, &mut row_out);
+            out.widen_row(i, &mut row_out[..out.columns]);
             // A query that saw no key has no denominator and no gradient.
             let inverse = if *d == R::ZERO { 0.0 } else { 1.0 / d.to_f64() };
-            let mut inner = 0.0;
-            for (g, o) in g.iter_mut().zip(&row_out) {
-                let value = g.to_f64() * inverse;
-                inner += value * o.to_f64();
-                *g = R::from_f64(value);
+            let inverse = R::from_f64(inverse);
+            g.iter_mut().for_each(|g| *g = *g * inverse);
+            // In lanes of eight, which the compiler can keep in vectors.
+            let mut lanes = [R::ZERO; 8];
+            for (g, o) in g.chunks(8).zip(row_out.chunks(8)) {
+                lanes.iter_mut().zip(g).zip(o).for_each(|((l, g), o)| *l = *l + *g * *o);
             }
-            *delta = R::from_f64(-inner);
+            let inner = lanes.into_iter().fold(R::ZERO, |a, b| a + b);
+            *delta = R::ZERO - inner;
             if !inner.is_finite() {
                 let found = grad.non_finite("output gradient", &[i]);
                 return Err(found.unwrap_or_else(overflow::<T>));
@@ -221,16 +223,18 @@ impl<R: Real> GradientTile<R> {
             let out = (&mut self.turned[..], turned_width);
             multiply(self.kernels, &dense.gram, rows, (&scratch.vectors, width), out);
         }
+        let twice = R::ONE + R::ONE;
         for i in 0..rows {
-            let sum = self.row_sums[i].to_f64();
+            let sum = self.row_sums[i];
             let v = &scratch.vectors[i * width..(i + 1) * width];
             let out = &mut self.vectors[i * width..(i + 1) * width];
-            for l in 0..side.dim {
-                let turned =
-                    if turned_width > 0 { self.turned[i * turned_width + l].to_f64() } else { 0.0 };
-                let slope =
-                    2.0 * side.row_a[l].to_f64() * v[l].to_f64() + side.row_b[l].to_f64() - turned;
-                out[l] = R::from_f64(out[l].to_f64() + sum * slope);
+            let parameters = side.row_a.iter().zip(&side.row_b);
+            for ((out, v), (a, b)) in out.iter_mut().zip(v).zip(parameters) {
+                *out = *out + sum * (twice * *a * *v + *b);
+            }
+            if turned_width > 0 {
+                let turned = &self.turned[i * turned_width..][..side.dim];
+                out.iter_mut().zip(turned).for_each(|(o, t)| *o = *o - sum * *t);
             }
         }
     }

@@ -108,8 +108,8 @@ impl<R: Real> Sums<R> {
         let rows = self.values.chunks_mut(self.width);
         for ((row, total), factor) in rows.zip(&mut self.totals).zip(factors) {
             if *factor != R::ONE {
-                *total = times(*total, *factor);
-                row.iter_mut().for_each(|v| *v = times(*v, *factor));
+                *total = *total * *factor;
+                row.iter_mut().for_each(|v| *v = *v * *factor);
             }
         }
     }
@@ -125,20 +125,12 @@ impl<R: Real> Sums<R> {
             let largest = own.max(new);
             let (keep, take) = (power(own - largest), power(new - largest));
             self.exponents[m] = R::from_f64(largest);
-            self.totals[m] = sum(times(self.totals[m], keep), times(other.totals[m], take));
+            self.totals[m] = self.totals[m] * keep + other.totals[m] * take;
             let range = m * self.width..(m + 1) * self.width;
             for (a, b) in self.values[range.clone()].iter_mut().zip(&other.values[range]) {
-                *a = sum(times(*a, keep), times(*b, take));
+                *a = *a * keep + *b * take;
             }
         }
         self.keys += other.keys;
     }
-}
-
-fn times<R: Real>(a: R, b: R) -> R {
-    R::from_f64(a.to_f64() * b.to_f64())
-}
-
-fn sum<R: Real>(a: R, b: R) -> R {
-    R::from_f64(a.to_f64() + b.to_f64())
 }

@@ -37,7 +37,7 @@ pub(super) unsafe fn row_terms<V: Lanes>(
                 let x = V::load(v.add(i * tile.stride + l));
                 sum = x.mul_add(x.mul_add(V::load(a.add(l)), V::load(b.add(l))), sum);
             }
-            *out.add(i) = (*out.add(i)).plus(sum.sum());
+            *out.add(i) = *out.add(i) + sum.sum();
         }
     }
 }
@@ -192,7 +192,7 @@ pub(super) unsafe fn softmax_rows<V: Lanes>(
             let one = V::splat(V::Real::ONE);
             let factor = one.times_power_of_two(old.sub(new));
             let total = V::splat(*denominators.add(i)).mul(factor).largest();
-            *denominators.add(i) = total.plus(sum.sum());
+            *denominators.add(i) = total + sum.sum();
             *exponents.add(i) = new.largest();
             *shrink.add(i) = factor.largest();
         }

@@ -1,5 +1,8 @@
 //! Products of small matrices that lie in cache: `C (+)= A B`.
 
+// Indices name registers here; iterators over arrays of vectors would hide which.
+#![allow(clippy::needless_range_loop)]
+
 use super::lanes::{Constants, Lanes};
 
 /// Shapes and strides of a product. `A` may have any strides; `B` and `C` have contiguous rows.
@@ -96,19 +99,34 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize>(
     unsafe {
         let zero = V::splat(<V::Real as Constants>::ZERO);
         let mut sums = [[zero; N]; M];
-        let (mut a, mut b) = (a, b);
+        // Rows of A in groups of four: one pointer a group, and three strides that they share. One
+        // pointer a row would not fit the registers, one for all would be a chain of additions.
+        let (row, three) = (s.a.0, 3 * s.a.0);
+        let mut groups = [a; 3];
+        for (g, group) in groups.iter_mut().enumerate() {
+            *group = a.wrapping_add(4 * g * row);
+        }
+        let mut b = b;
         for _ in 0..s.depth {
-            let mut row = [zero; N];
+            let mut right = [zero; N];
             for n in 0..N {
-                row[n] = V::load(b.add(n * V::COUNT));
+                right[n] = V::load(b.add(n * V::COUNT));
             }
             for m in 0..M {
-                let factor = V::splat(*a.add(m * s.a.0));
+                let within = match m % 4 {
+                    0 => 0,
+                    1 => row,
+                    2 => 2 * row,
+                    _ => three,
+                };
+                let factor = V::splat(*groups[m / 4].wrapping_add(within));
                 for n in 0..N {
-                    sums[m][n] = factor.mul_add(row[n], sums[m][n]);
+                    sums[m][n] = factor.mul_add(right[n], sums[m][n]);
                 }
             }
-            a = a.wrapping_add(s.a.1);
+            for group in &mut groups {
+                *group = group.wrapping_add(s.a.1);
+            }
             b = b.wrapping_add(s.b_row);
         }
         for m in 0..M {

@@ -32,7 +32,12 @@ pub(crate) trait Lanes: Copy {
 }
 
 /// The numbers of `exp` in one format.
-pub(crate) trait Constants: crate::Element {
+pub(crate) trait Constants:
+    crate::Element
+    + std::ops::Add<Output = Self>
+    + std::ops::Sub<Output = Self>
+    + std::ops::Mul<Output = Self>
+{
     const LOG2_E: Self;
     /// `ln 2` in two parts, the first with trailing zeros.
     const LN2_HIGH: Self;
@@ -42,8 +47,6 @@ pub(crate) trait Constants: crate::Element {
     const LOWEST: Self;
     /// `e` to the minus this is zero, whatever power of two is near.
     const FAR_BELOW: Self;
-    /// The sum.
-    fn plus(self, other: Self) -> Self;
     /// Coefficients of `(e^r − 1 − r)/r²` on `|r| ≤ ½ ln 2`, lowest first: its interpolation at
     /// Chebyshev nodes, with relative error 1.0e-8 (`f32`) and 1.7e-17 (`f64`) of `e^r`.
     const EXP: &'static [Self];
@@ -57,9 +60,6 @@ impl Constants for f32 {
     const ZERO: f32 = 0.0;
     const LOWEST: f32 = f32::MIN;
     const FAR_BELOW: f32 = 200.0;
-    fn plus(self, other: f32) -> f32 {
-        self + other
-    }
     const EXP: &'static [f32] = &[0.5, 0.166_665_77, 0.041_666_554, 0.008_363_203, 0.001_392_621_3];
 }
 
@@ -71,9 +71,6 @@ impl Constants for f64 {
     const ZERO: f64 = 0.0;
     const LOWEST: f64 = f64::MIN;
     const FAR_BELOW: f64 = 1600.0;
-    fn plus(self, other: f64) -> f64 {
-        self + other
-    }
     const EXP: &'static [f64] = &[
         0.500_000_000_000_000_1,
         0.166_666_666_666_666_67,
@@ -81,7 +78,7 @@ impl Constants for f64 {
         0.008_333_333_333_330_051,
         0.001_388_888_891_728_179_3,
         0.000_198_412_698_631_059_7,
-        2.480_152_119_021_772_8e-5,
+        2.480_152_119_021_773e-5,
         2.755_726_837_868_419_3e-6,
         2.762_013_871_973_399_6e-7,
         2.510_042_415_700_506_7e-8,

@@ -14,12 +14,14 @@ mod neon;
 mod portable;
 #[cfg(test)]
 mod tests;
+mod upper;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub(crate) use features::Tile;
 pub(crate) use gemm::{Inner, Shape};
 pub(crate) use lanes::Constants;
+pub(crate) use upper::clear_upper_halves;
 
 /// The kernels of one processor level for numbers of one format.
 pub(crate) struct Kernels<R: 'static> {

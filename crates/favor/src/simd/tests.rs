@@ -13,7 +13,7 @@ fn ulps(ours: f32, exact: f64) -> f64 {
     let unit = if rounded < f32::MIN_POSITIVE {
         2.0_f64.powi(-149)
     } else {
-        2.0_f64.powi(rounded.to_bits() as i32 as i32 / (1 << 23) - 127 - 23)
+        2.0_f64.powi(rounded.to_bits() as i32 / (1 << 23) - 127 - 23)
     };
     (f64::from(ours) - exact).abs() / unit
 }
