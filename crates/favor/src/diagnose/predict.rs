@@ -43,11 +43,17 @@ impl Prediction {
     }
 
     /// The relative error of the outputs with so many features: each query's variance over them, or
-    /// its limit where that is less.
+    /// its limit where that is less. Where even the row sum has an error of its own size, rare draws
+    /// decide which keys are seen at all, and the limit stands.
     pub fn output_error(&self, features: f64) -> Option<f64> {
         let (outputs, limits) = (self.outputs.as_ref()?, self.limits.as_ref()?);
-        let pairs = outputs.iter().zip(limits);
-        let total: f64 = pairs.map(|(v, limit)| (v - features.ln()).exp().min(*limit)).sum();
+        let queries = outputs.iter().zip(limits).zip(&self.row_sums);
+        let square =
+            |((output, limit), row_sum): ((&f64, &f64), &f64)| match row_sum > &features.ln() {
+                true => *limit,
+                false => (output - features.ln()).exp().min(*limit),
+            };
+        let total: f64 = queries.map(square).sum();
         let power = self.output_power?;
         (power > 0.0).then(|| (total / outputs.len() as f64 / power).sqrt())
     }

@@ -1,0 +1,124 @@
+//! Random shapes, masks, scales, layouts and modes, for a bounded time: the engine equals the plain
+//! way, or both refuse. `FAVOR_FUZZ_SECONDS` sets the time; the cases are always the same ones.
+
+use favor::draw::Stream;
+use favor::{
+    Coupling, Error, Family, FeatureSpec, Kernel, Mask, Matrix, Moments, Options, Tensor,
+    attention, attention_backward, exact_attention, exact_attention_tensors, feature_attention,
+};
+use std::time::{Duration, Instant};
+
+const MOST_CASES: u64 = 200_000;
+
+struct Case {
+    q: Matrix<f64>,
+    k: Matrix<f64>,
+    v: Matrix<f64>,
+    mask: Option<Vec<bool>>,
+    causal: bool,
+    near: usize,
+    features: usize,
+    family: Family,
+    coupling: Coupling,
+}
+
+fn draw_case(seed: u64) -> Case {
+    let mut s = Stream::new(seed, 1234);
+    let most = if s.index(4) == 0 { 300 } else { 40 };
+    let keys = 1 + s.index(most);
+    let causal = s.index(2) == 0;
+    let near = [0, 0, 1 + s.index(60)][s.index(3)];
+    let queries = if causal || near > 0 { keys } else { 1 + s.index(60) };
+    let (dim, columns) = (1 + s.index(40), 1 + s.index(40));
+    let families =
+        [Family::Pos, Family::Ge, Family::Sade, Family::Ade, Family::Sde, Family::Balanced];
+    let family = families[s.index(families.len())];
+    let coupling = Coupling::ALL[s.index(Coupling::ALL.len())];
+    let features = 1 + s.index(80);
+    // Scales over many powers of ten, offsets, constant columns and repeated rows.
+    let scale = 10.0_f64.powf(2.5 * s.normal() - 1.0).min(1e6);
+    let offset = if s.index(3) == 0 { scale } else { 0.0 };
+    let constant = s.index(4) == 0;
+    let repeated = s.index(4) == 0;
+    let mut fill = |rows: usize, columns: usize, scale: f64| {
+        let mut m = Matrix::from_fn(rows, columns, |_, l| match constant && l == 0 {
+            true => scale,
+            false => scale * s.normal() + offset,
+        });
+        if repeated && rows > 1 {
+            let first = m.row(0).to_vec();
+            m.row_mut(rows - 1).copy_from_slice(&first);
+        }
+        m
+    };
+    let (q, k) = (fill(queries, dim, scale), fill(keys, dim, scale));
+    let v = fill(keys, columns, 1.0);
+    let mut s = Stream::new(seed, 4321);
+    let mask = (s.index(2) == 0).then(|| (0..keys).map(|_| s.index(3) > 0).collect());
+    Case { q, k, v, mask, causal, near, features, family, coupling }
+}
+
+fn check(seed: u64) {
+    let case = draw_case(seed);
+    let Case { q, k, v, mask, causal, near, features, family, coupling } = &case;
+    let what = format!(
+        "case {seed}: {:?} {:?} {:?} {family} {coupling} M {features} causal {causal} near {near} mask {}",
+        q.shape(),
+        k.shape(),
+        v.shape(),
+        mask.is_some()
+    );
+    let kernel = Kernel::attention(q.columns());
+    let spec = FeatureSpec::new(*family, *features).kernel(kernel).coupling(*coupling).seed(seed);
+    let moments = |m: &Matrix<f64>| Moments::of(m.view());
+    let map = [spec.fit(&moments(q).unwrap(), &moments(k).unwrap()).expect(&what)];
+    let plain_mask = Mask { causal: *causal, keys: mask.as_deref() };
+    let options =
+        Options { causal: *causal, key_mask: mask.as_deref(), near: *near, ..Options::default() };
+    let tensor = |m: &'_ Matrix<f64>| [1, 1, m.rows(), m.columns()];
+    let t = |m| Tensor::new(Matrix::as_slice(m), tensor(m)).unwrap();
+    let ours = attention(&map, t(q), t(k), t(v), &options).expect(&what);
+    assert!(ours.iter().all(|x| x.is_finite()), "{what}");
+    // Outputs are averages of the values: within their range, whatever the features do.
+    let bound = v.as_slice().iter().fold(0.0_f64, |m, x| m.max(x.abs()));
+    assert!(ours.iter().all(|x| x.abs() <= bound * (1.0 + 1e-9)), "{what}");
+    // Logits carry rounding of their own size.
+    let size = |m: &Matrix<f64>| m.as_slice().iter().fold(0.0_f64, |a, x| a.max(x.abs()));
+    let logit = size(q) * size(k) * (q.columns() as f64).sqrt();
+    let transformed = logit + (size(q).powi(2) + size(k).powi(2)) * (q.columns() as f64).sqrt();
+    let tolerance = (1e-12 + 1e-14 * transformed * 100.0).min(f64::MAX) * bound.max(1.0);
+    let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= tolerance);
+    if *near == 0 {
+        let plain =
+            feature_attention(&map[0], q.view(), k.view(), v.view(), plain_mask).expect(&what);
+        let worst =
+            ours.iter().zip(plain.as_slice()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(worst <= tolerance, "{what}: {worst:e} over {tolerance:e}, logits {logit:e}");
+    }
+    let exact = exact_attention_tensors(kernel, t(q), t(k), t(v), &options).expect(&what);
+    let reference = exact_attention(kernel, q.view(), k.view(), v.view(), plain_mask).expect(&what);
+    assert!(close(&exact, reference.as_slice()), "{what}");
+    let shape = [1, 1, q.rows(), v.columns()];
+    let out = Tensor::new(&ours, shape).unwrap();
+    match attention_backward(&map, t(q), t(k), t(v), out, out, &options) {
+        Ok(g) => {
+            let mut all = g.q.iter().chain(&g.k).chain(&g.v);
+            assert!(all.all(|x| x.is_finite()), "{what}: gradients");
+        }
+        Err(error) => assert!(matches!(error, Error::Overflow { .. }), "{what}: {error}"),
+    }
+}
+
+#[test]
+fn random_cases_for_a_while() {
+    let seconds = std::env::var("FAVOR_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
+    let limit = Duration::from_secs(seconds.unwrap_or(60));
+    let start = Instant::now();
+    let mut cases = 0;
+    while start.elapsed() < limit && cases < MOST_CASES {
+        check(cases);
+        cases += 1;
+    }
+    eprintln!("{cases} cases");
+    assert!(cases > 50, "only {cases} cases in {limit:?}");
+}

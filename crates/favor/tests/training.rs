@@ -1,0 +1,169 @@
+//! Maps that follow the data in training, and the choice between exact and features.
+
+use favor::draw::Stream;
+use favor::{
+    AdaptiveMaps, Choice, Family, FeatureSpec, Kernel, Moments, Options, Redraw, Rows, Statistics,
+    Tensor, attention, auto_attention, choose, exact_attention_tensors,
+};
+
+const SHAPE: [usize; 4] = [2, 3, 40, 8];
+
+fn data(seed: u64, scale: f64) -> Vec<f64> {
+    let mut stream = Stream::new(seed, 5);
+    (0..SHAPE.iter().product()).map(|_| scale * stream.normal() + 0.3).collect()
+}
+
+fn tensor(x: &[f64]) -> Tensor<'_, f64> {
+    Tensor::new(x, SHAPE).unwrap()
+}
+
+fn spec() -> FeatureSpec {
+    FeatureSpec::new(Family::Balanced, 16).kernel(Kernel::attention(8)).seed(3)
+}
+
+#[test]
+fn evaluation_changes_nothing() {
+    let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Every(1), Statistics::PerBatch).unwrap();
+    assert!(maps.evaluation().unwrap_err().to_string().contains("no training call"));
+    let x = data(1, 1.0);
+    let trained = maps.training(tensor(&x), tensor(&x), None, false).unwrap();
+    assert_eq!(maps.evaluation().unwrap(), trained);
+    assert_eq!(maps.evaluation().unwrap(), trained);
+}
+
+#[test]
+fn draws_are_redrawn_when_they_should_be() {
+    let x = data(1, 1.0);
+    for (redraw, changes) in
+        [(Redraw::Never, [false; 4]), (Redraw::Every(2), [false, true, false, true])]
+    {
+        let mut maps = AdaptiveMaps::new(spec(), 3, redraw, Statistics::Calibrated).unwrap();
+        let mut last = maps.training(tensor(&x), tensor(&x), None, false).unwrap();
+        for changed in changes {
+            let next = maps.training(tensor(&x), tensor(&x), None, false).unwrap();
+            assert_eq!(next[0].omega() != last[0].omega(), changed, "{redraw:?}");
+            last = next;
+        }
+    }
+}
+
+#[test]
+fn statistics_come_from_where_they_should() {
+    let (a, b) = (data(1, 1.0), data(2, 3.0));
+    let head = |x: &[f64], batch: usize, head: usize| {
+        let start = (batch * 3 + head) * 40 * 8;
+        Moments::of(Rows::new(&x[start..start + 40 * 8], 40, 8).unwrap()).unwrap()
+    };
+    let both = |x: &[f64], h: usize| {
+        let mut m = head(x, 0, h);
+        m.merge(&head(x, 1, h)).unwrap();
+        m
+    };
+    let fresh = |statistics| AdaptiveMaps::new(spec(), 3, Redraw::Never, statistics).unwrap();
+    // Each sequence's own: one map a sequence and head.
+    let found =
+        fresh(Statistics::PerSequence).training(tensor(&a), tensor(&b), None, false).unwrap();
+    assert_eq!(found.len(), 6);
+    assert_eq!(found[4], spec().fit(&head(&a, 1, 1), &head(&b, 1, 1)).unwrap());
+    let out = attention(&found, tensor(&a), tensor(&b), tensor(&a), &Options::default()).unwrap();
+    let alone =
+        attention(&found[4..5], tensor(&a), tensor(&b), tensor(&a), &Options::default()).unwrap();
+    assert_eq!(out[4 * 320..5 * 320], alone[4 * 320..5 * 320]);
+    // The batch's, forgetting the one before.
+    let mut maps = fresh(Statistics::PerBatch);
+    maps.training(tensor(&a), tensor(&a), None, false).unwrap();
+    let found = maps.training(tensor(&b), tensor(&b), None, false).unwrap();
+    assert_eq!(found[2], spec().fit(&both(&b, 2), &both(&b, 2)).unwrap());
+    // A running average: mean and covariance of the mixture.
+    let mut maps = fresh(Statistics::Running { keep: 0.75 });
+    maps.training(tensor(&a), tensor(&a), None, false).unwrap();
+    let found = maps.training(tensor(&b), tensor(&b), None, false).unwrap();
+    let mut mixture = both(&a, 0).weighted(0.75 / 80.0);
+    mixture.merge(&both(&b, 0).weighted(0.25 / 80.0)).unwrap();
+    let expected = spec().fit(&mixture, &mixture).unwrap();
+    let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
+    assert!(close(
+        found[0].parameters().unwrap().quadratic(),
+        expected.parameters().unwrap().quadratic()
+    ));
+    // Calibrated, then frozen: later data change nothing.
+    let mut maps = fresh(Statistics::Calibrated);
+    let first = maps.training(tensor(&a), tensor(&a), None, false).unwrap();
+    maps.freeze();
+    assert_eq!(maps.training(tensor(&b), tensor(&b), None, true).unwrap(), first);
+}
+
+/// Padding enters no statistic, even if it holds NaN.
+#[test]
+fn padding_enters_no_statistic() {
+    let mut x = data(1, 1.0);
+    let mask: Vec<bool> = (0..2 * 40).map(|i| i % 40 < 30).collect();
+    let run = |x: &[f64]| {
+        let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Never, Statistics::PerBatch).unwrap();
+        maps.training(tensor(x), tensor(x), Some(&mask), false).unwrap()
+    };
+    let before = run(&x);
+    for (i, v) in x.iter_mut().enumerate() {
+        if i / 8 % 40 >= 30 {
+            *v = f64::NAN;
+        }
+    }
+    assert_eq!(run(&x), before);
+}
+
+/// A causal call knows the calls before it and nothing of its own tokens.
+#[test]
+fn causal_calls_do_not_see_themselves() {
+    let refused = AdaptiveMaps::new(spec(), 3, Redraw::Never, Statistics::PerBatch)
+        .unwrap()
+        .training(tensor(&data(1, 1.0)), tensor(&data(1, 1.0)), None, true);
+    assert!(refused.unwrap_err().to_string().contains("causal"));
+    let run = |first: &[f64], second: &[f64]| {
+        let statistics = Statistics::Running { keep: 0.5 };
+        let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Never, statistics).unwrap();
+        let one = maps.training(tensor(first), tensor(first), None, true).unwrap();
+        (one, maps.training(tensor(second), tensor(second), None, true).unwrap())
+    };
+    let (a, b) = (data(1, 1.0), data(2, 3.0));
+    assert_eq!(run(&a, &a).0, run(&b, &a).0);
+    assert_eq!(run(&a, &a).1, run(&a, &b).1);
+    assert_ne!(run(&a, &a).1, run(&b, &a).1);
+}
+
+#[test]
+fn policies_that_make_no_sense_are_refused() {
+    let new = |heads, redraw, statistics| AdaptiveMaps::new(spec(), heads, redraw, statistics);
+    assert!(new(0, Redraw::Never, Statistics::PerBatch).is_err());
+    assert!(new(1, Redraw::Every(0), Statistics::PerBatch).is_err());
+    assert!(new(1, Redraw::Never, Statistics::Running { keep: 1.5 }).is_err());
+}
+
+/// Short: exact. Long and even: features. Long and spiky: exact again, and it says why.
+#[test]
+fn heads_are_computed_as_they_should_be() {
+    let shape = [1, 2, 1000, 8];
+    let mut stream = Stream::new(6, 6);
+    let mut x: Vec<f64> = (0..2 * 8000).map(|_| 0.5 * stream.normal()).collect();
+    x[8000..].iter_mut().for_each(|v| *v *= 30.0); // the second head is spiky
+    let t = Tensor::new(&x, shape).unwrap();
+    let maps: Vec<_> = x
+        .chunks(8000)
+        .map(|head| {
+            let m = Moments::of(Rows::new(head, 1000, 8).unwrap()).unwrap();
+            spec().fit(&m, &m).unwrap()
+        })
+        .collect();
+    let options = Options::default();
+    let choices = choose(&maps, t, t, t, &options, 0.9).unwrap();
+    assert!(matches!(choices[0], Choice::Features { .. }), "{choices:?}");
+    assert!(matches!(choices[1], Choice::ExactIsNeeded { .. }), "{choices:?}");
+    let out = auto_attention(&maps, t, t, t, &options, &choices).unwrap();
+    let features = attention(&maps, t, t, t, &options).unwrap();
+    let exact = exact_attention_tensors(Kernel::attention(8), t, t, t, &options).unwrap();
+    assert_eq!(out[..8000], features[..8000]);
+    assert_eq!(out[8000..], exact[8000..]);
+    let short = Tensor::new(&x[..2 * 20 * 8], [1, 2, 20, 8]).unwrap();
+    let choices = choose(&maps, short, short, short, &options, 0.9).unwrap();
+    assert_eq!(choices, [Choice::ExactIsShort; 2]);
+    assert!(auto_attention(&maps, t, t, t, &options, &choices[..1]).is_err());
+}
