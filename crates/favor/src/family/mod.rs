@@ -2,7 +2,8 @@
 //!
 //! Each file minimises the shifted log-variance objective over its own class of parameters, in
 //! closed form. The classes contain one another, so on any data
-//! `balanced ≤ every other`, `SDE ≤ GE ≤ Pos` and `ADE ≤ SADE ≤ GE`.
+//! `balanced ≤ every other of them`, `SDE ≤ GE ≤ Pos` and `ADE ≤ SADE ≤ GE`. The trigonometric families
+//! and Hyperbolic are not of these classes, and can be lower where vectors are short.
 
 mod ade;
 mod balanced;
