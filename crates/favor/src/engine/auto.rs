@@ -9,8 +9,8 @@ use crate::diagnose::{Estimator, predict};
 use crate::{Element, FeatureMap, Matrix, Result};
 use rayon::prelude::*;
 
-/// A feature and row costs as much as this many exact kernel values: measured where the two paths of
-/// this engine take the same time (`docs/benchmarks.md`).
+/// A feature and row costs as much as this many exact kernel values: both are one inner product and
+/// one weighted sum. Counted, not measured.
 const VALUES_PER_FEATURE: f64 = 1.0;
 
 /// Queries and keys that a prediction looks at.
