@@ -18,13 +18,18 @@ from collections.abc import Callable
 from typing import Any
 
 
+# Short work is repeated for this many seconds: processors take a while to come up to speed.
+LEAST = 0.5
+
+
 def best_time(runs: int, work: Callable[[], Any]) -> float:
     work()  # the first run compiles, allocates and warms up
-    best = math.inf
-    for _ in range(runs):
+    best, done, began = math.inf, 0, time.perf_counter()
+    while done < runs or time.perf_counter() - began < LEAST:
         start = time.perf_counter()
         work()
         best = min(best, time.perf_counter() - start)
+        done += 1
     return best
 
 

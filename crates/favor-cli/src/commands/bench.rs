@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Threads; all cores by default
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Runs of each measurement; the best counts
+    /// Runs of each measurement, more if they are short; the best counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: usize,
     /// Print JSON at full precision instead of a table

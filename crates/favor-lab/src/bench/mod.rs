@@ -33,7 +33,7 @@ pub struct Request {
     pub family: Family,
     /// Threads; rayon's own number if `None`.
     pub threads: Option<usize>,
-    /// Runs of each measurement; the best counts.
+    /// Runs of each measurement, more if they are short; the best counts.
     pub runs: usize,
     /// Decides data and draws.
     pub seed: u64,

@@ -9,7 +9,7 @@ use favor::{
     attention_backward, exact_attention_backward, exact_attention_tensors, kernel_product,
 };
 use serde::Serialize;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Exact work beyond this length takes too long to wait for.
 const LONGEST_EXACT: usize = 16_384;
@@ -191,6 +191,9 @@ fn check(inputs: &Inputs, map: &[favor::FeatureMap], options: &Options<'_>) -> R
     Ok(relative_error(&matrix(ours)?, &matrix(exact)?))
 }
 
+/// Short work is repeated for this long: processors take a while to come up to speed.
+const LEAST: Duration = Duration::from_millis(500);
+
 /// The best time of several runs, and the memory of the first.
 fn time(runs: usize, mut run: impl FnMut() -> favor::Result<()>) -> Result<(f64, Option<u64>)> {
     let (first, memory) = memory::rise(|| {
@@ -198,10 +201,13 @@ fn time(runs: usize, mut run: impl FnMut() -> favor::Result<()>) -> Result<(f64,
         run().map(|()| start.elapsed().as_secs_f64())
     });
     let mut best = first.map_err(Error::from)?;
-    for _ in 1..runs {
+    let began = Instant::now();
+    let mut done = 1;
+    while done < runs || began.elapsed() < LEAST {
         let start = Instant::now();
         run()?;
         best = best.min(start.elapsed().as_secs_f64());
+        done += 1;
     }
     Ok((best, memory))
 }
