@@ -1,14 +1,14 @@
 //! Gradients of one head, every query seeing every key.
 
-use super::forward::{piece, query_tile_features, sum_keys, times_rows, visible};
+use super::forward::{piece, query_tile_features, sum_keys, visible};
 use super::gradient::{GradientTile, OutputGradients, SumGradients, add_outer, feature_panels};
 use super::number::Number;
 use super::strided::Strided;
 use super::sums::Sums;
-use super::tile::Scratch;
+use super::tile::{Scratch, store_rows, times_rows};
+use crate::Result;
 use crate::map::PackedMap;
-use crate::simd::Constants;
-use crate::{Element, Result};
+use crate::simd::{Constants, Real};
 use rayon::prelude::*;
 
 /// Gradients of one head, each with its rows one after the other.
@@ -164,8 +164,27 @@ pub(crate) fn write_rows<T: Number>(
     columns: usize,
     out: &mut [T],
 ) {
-    for (&row, values) in rows.iter().zip(values.chunks(width)) {
-        let at = (row - start) * columns;
-        T::scaled_into(values, T::Real::from_f64(1.0), &mut out[at..at + columns]);
+    store_scaled(T::Real::ONE, values, width, rows, start, columns, out);
+}
+
+/// [`write_rows`] with a factor.
+pub(crate) fn store_scaled<T: Number>(
+    factor: T::Real,
+    values: &[T::Real],
+    width: usize,
+    rows: &[usize],
+    start: usize,
+    columns: usize,
+    out: &mut [T],
+) {
+    let kernels = T::Real::kernels();
+    let mut from = 0;
+    // Runs of rows that follow one another are written at once.
+    for run in rows.chunk_by(|a, b| a + 1 == *b) {
+        let at = (run[0] - start) * columns;
+        let out = &mut out[at..at + run.len() * columns];
+        let factors = vec![factor; run.len()];
+        store_rows(kernels, &values[from * width..], width, &factors, columns, out);
+        from += run.len();
     }
 }

@@ -7,12 +7,12 @@
 //! not change a digit of an earlier output, as long as nothing underflows; a tile in which they would
 //! rise so far is cut in halves, down to single tokens.
 
-use super::forward::{normalise, piece, times_rows, visible};
+use super::forward::{normalise, piece, visible};
 use super::gradient::add_outer;
 use super::number::Number;
 use super::strided::Strided;
 use super::sums::Sums;
-use super::tile::Scratch;
+use super::tile::{Scratch, times_rows};
 use crate::Result;
 use crate::map::PackedMap;
 use crate::simd::{Inner, Real, Shape, Tile};

@@ -6,10 +6,11 @@
 
 use super::backward::{HeadGradients, HeadInputs, write_rows};
 use super::causal::{Loaded, Walk};
-use super::forward::{times_rows, visible};
+use super::forward::visible;
 use super::gradient::{GradientTile, OutputGradients, SumGradients, add_outer, feature_panels};
 use super::number::Number;
 use super::sums::Sums;
+use super::tile::times_rows;
 use crate::map::PackedMap;
 use crate::simd::{Constants, Inner, Real, Shape};
 use crate::{Element, Result};

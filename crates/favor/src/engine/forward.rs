@@ -3,9 +3,9 @@
 use super::number::Number;
 use super::strided::Strided;
 use super::sums::Sums;
-use super::tile::{Scratch, overflow};
+use super::tile::{Scratch, overflow, store_rows, times_rows};
 use crate::map::{PackedMap, PackedSide};
-use crate::simd::{Constants, Kernels, Real, Shape};
+use crate::simd::{Constants, Real};
 use crate::{Element, Result};
 use rayon::prelude::*;
 
@@ -102,28 +102,6 @@ pub(crate) fn query_tile_features<T: Number>(
     Ok(())
 }
 
-/// `out = features · right`, where `right` has one row a feature and `features` a stride.
-pub(crate) fn times_rows<R: Real>(
-    kernels: &Kernels<R>,
-    features: (&[R], usize),
-    depth: usize,
-    rows: usize,
-    right: (&[R], usize),
-    out: &mut [R],
-) {
-    let shape = Shape {
-        rows,
-        columns: right.1,
-        depth,
-        a: (features.1, 1),
-        b_row: right.1,
-        b_panel: 2 * kernels.lanes,
-        c_row: right.1,
-        accumulate: false,
-    };
-    kernels.gemm(&shape, features.0, right.0, out);
-}
-
 /// Writes numerators divided by denominators. A row without a denominator saw no key: zeros.
 pub(crate) fn normalise<T: Number>(
     numerators: &[T::Real],
@@ -132,18 +110,15 @@ pub(crate) fn normalise<T: Number>(
     columns: usize,
     out: &mut [T],
 ) -> Result<()> {
-    for ((out, row), denominator) in
-        out.chunks_mut(columns).zip(numerators.chunks(width)).zip(denominators)
-    {
-        let inverse = T::Real::from_f64(1.0 / denominator.to_f64());
-        if *denominator == T::Real::ZERO {
-            out.fill(T::default());
-            continue;
-        }
+    let mut inverses = Vec::with_capacity(denominators.len());
+    for denominator in &denominators[..out.len() / columns] {
+        let zero = *denominator == T::Real::ZERO;
+        let inverse = T::Real::from_f64(if zero { 0.0 } else { 1.0 / denominator.to_f64() });
         if !inverse.is_finite() {
             return Err(overflow::<T>());
         }
-        T::scaled_into(row, inverse, out);
+        inverses.push(inverse);
     }
+    store_rows(T::Real::kernels(), numerators, width, &inverses, columns, out);
     Ok(())
 }

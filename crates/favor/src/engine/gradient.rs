@@ -209,10 +209,7 @@ impl<R: Real> GradientTile<R> {
         if row_term {
             self.add_row_term(side, scratch, rows.len());
         }
-        for (&row, gradient) in rows.iter().zip(self.vectors.chunks(width)) {
-            let at = (row - start) * side.dim;
-            T::scaled_into(gradient, side.scale, &mut out[at..at + side.dim]);
-        }
+        super::backward::store_scaled(side.scale, &self.vectors, width, rows, start, side.dim, out);
     }
 
     /// Adds `row sum · ∇r(v)` with `∇r = 2av + b − RᵀRv`.
@@ -225,7 +222,8 @@ impl<R: Real> GradientTile<R> {
         }
         let twice = R::ONE + R::ONE;
         for i in 0..rows {
-            let sum = self.row_sums[i];
+            // The row term's slope is to the base two.
+            let sum = R::from_f64(self.row_sums[i].to_f64() * std::f64::consts::LN_2);
             let v = &scratch.vectors[i * width..(i + 1) * width];
             let out = &mut self.vectors[i * width..(i + 1) * width];
             let parameters = side.row_a.iter().zip(&side.row_b);

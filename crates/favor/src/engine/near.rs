@@ -9,18 +9,19 @@
 //! the whole.
 
 use super::backward::{HeadGradients, HeadInputs};
-use super::exact::{
-    BLOCK, Buffers, PackedKeys, ROWS, SoftmaxTile, add_rows, pack_rows, packed_rows, squared_norm,
-};
-use super::forward::{query_tile_features, times_rows};
+use super::exact::{BLOCK, PackedKeys, ROWS, SoftmaxTile};
+use super::exact_backward::Buffers;
+use super::forward::query_tile_features;
 use super::gradient::{GradientTile, OutputGradients, SumGradients, add_outer, feature_panels};
 use super::number::Number;
+use super::packing::{pack_rows, packed_rows, squared_norm};
 use super::strided::Strided;
 use super::sums::Sums;
-use super::tile::Scratch;
+use super::tile::{Scratch, add_times_rows, times_rows};
 use crate::map::{Cached, PackedMap};
 use crate::simd::Shape;
 use crate::{Element, Kernel, Result};
+use std::f64::consts::{LN_2, LOG2_E};
 
 type Inputs<'a, T> = (Strided<'a, T>, Strided<'a, T>, Strided<'a, T>);
 
@@ -102,8 +103,8 @@ impl<R: Cached> Field<'_, R> {
                 scratch.compute_terms(query_side, rows.len());
                 let mean = (query_side.features as f64).ln();
                 let log = |i: usize| {
-                    let exponent = scratch.row_exponents[i].to_f64() * std::f64::consts::LN_2;
-                    exponent + scratch.terms[i].to_f64() - mean + denominators[i].to_f64().ln()
+                    let exponent = scratch.row_exponents[i].to_f64() + scratch.terms[i].to_f64();
+                    exponent * LN_2 - mean + denominators[i].to_f64().ln()
                 };
                 let logs: Vec<f64> = (0..rows.len()).map(log).collect();
                 scratch.terms = denominators;
@@ -248,7 +249,7 @@ impl<R: Cached> Field<'_, R> {
                 rows.iter().map(|&i| R::from_f64(f(i))).collect()
             };
             let finite = |x: f64| if x.is_finite() { x } else { 0.0 };
-            let terms = per_row(&|i| self.query_factor(q, i) - finite(whole.totals[i]));
+            let terms = per_row(&|i| (self.query_factor(q, i) - finite(whole.totals[i])) * LOG2_E);
             let delta = per_row(&|i| -whole.inner(i));
             let mut own = vec![R::ZERO; count * width];
             let mut row_sums = vec![0.0; count];
@@ -268,7 +269,8 @@ impl<R: Cached> Field<'_, R> {
                 let left = (&g[..], columns);
                 buffers.gradients(kernels, &value_panels, range, left, count, &delta, None);
                 let right = (&key_rows[from * width..], width);
-                add_rows(kernels, count, depth, (&buffers.gradient, stride), right, &mut own);
+                let left = (&buffers.gradient[..], stride);
+                add_times_rows(kernels, left, depth, count, right, &mut own);
                 for (total, row) in row_sums.iter_mut().zip(buffers.gradient.chunks(stride)) {
                     *total += row[..depth].iter().map(|v| v.to_f64()).sum::<f64>();
                 }

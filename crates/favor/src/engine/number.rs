@@ -29,6 +29,10 @@ pub(crate) mod sealed {
         fn as_real(_: &[Self]) -> Option<&[Self::Real]> {
             None
         }
+        /// As [`as_real`](Self::as_real), to write to.
+        fn as_real_mut(_: &mut [Self]) -> Option<&mut [Self::Real]> {
+            None
+        }
     }
 
     macro_rules! same {
@@ -46,6 +50,9 @@ pub(crate) mod sealed {
                     out.iter_mut().zip(row).for_each(|(o, x)| *o = x * factor);
                 }
                 fn as_real(values: &[Self]) -> Option<&[$real]> {
+                    Some(values)
+                }
+                fn as_real_mut(values: &mut [Self]) -> Option<&mut [$real]> {
                     Some(values)
                 }
             }

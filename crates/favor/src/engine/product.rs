@@ -1,11 +1,11 @@
 //! `K(X,Y)·C` by features in fused tiles, forward and backward.
 
-use super::forward::{piece, query_tile_features, sum_keys, times_rows};
+use super::forward::{piece, query_tile_features, sum_keys};
 use super::gradient::{GradientTile, SumGradients, add_outer, feature_panels};
 use super::number::Number;
 use super::strided::Strided;
 use super::sums::Sums;
-use super::tile::Scratch;
+use super::tile::{Scratch, times_rows};
 use crate::kernel::{check_sides, check_values};
 use crate::map::{Cached, PackedMap};
 use crate::simd::Constants;
@@ -116,7 +116,7 @@ fn row_scales<R: Cached>(
     scratch.compute_terms(&map.query, rows);
     let mean = (map.query.features as f64).ln();
     for ((out, e), r) in out.iter_mut().zip(&scratch.row_exponents).zip(&scratch.terms) {
-        *out = e.to_f64() * std::f64::consts::LN_2 + r.to_f64() - mean;
+        *out = (e.to_f64() + r.to_f64()) * std::f64::consts::LN_2 - mean;
     }
 }
 

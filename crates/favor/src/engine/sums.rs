@@ -44,10 +44,24 @@ impl<R: Real> Sums<R> {
     ) -> Result<()> {
         for rows in rows.chunks(scratch.capacity) {
             self.load_keys(side, keys, rows, scratch)?;
-            scratch.pack_values("values", values, rows)?;
-            self.consume(side, rows.len(), scratch);
+            match values.in_place(rows) {
+                Some(data) if self.width == values.columns => {
+                    self.consume(side, rows.len(), scratch, (data, values.row_stride));
+                }
+                _ => {
+                    scratch.pack_values("values", values, rows)?;
+                    let packed = std::mem::take(&mut scratch.values);
+                    self.consume(side, rows.len(), scratch, (&packed, scratch.value_width));
+                    scratch.values = packed;
+                }
+            }
         }
-        self.finish::<T>(side)
+        self.finish::<T>(side)?;
+        // A value that is no number is still to be seen in the sums.
+        match self.values.iter().fold(true, |all, v| all & v.is_finite()) {
+            true => Ok(()),
+            false => Err(values.non_finite("values", rows).unwrap_or_else(overflow::<T>)),
+        }
     }
 
     /// Projects keys into the scratch's features, exponents raised and row terms ready.
@@ -75,10 +89,17 @@ impl<R: Real> Sums<R> {
         Ok(())
     }
 
-    /// Turns the loaded keys into features and adds them with the packed values.
-    pub(crate) fn consume(&mut self, side: &PackedSide<R>, rows: usize, scratch: &mut Scratch<R>) {
+    /// Turns the loaded keys into features and adds them with their values, which come with a row
+    /// stride.
+    fn consume(
+        &mut self,
+        side: &PackedSide<R>,
+        rows: usize,
+        scratch: &mut Scratch<R>,
+        values: (&[R], usize),
+    ) {
         let tile = scratch.tile(side, rows);
-        let Scratch { kernels, features, terms, values, .. } = scratch;
+        let Scratch { kernels, features, terms, .. } = scratch;
         let totals = &mut self.totals;
         kernels.key_features(tile, features, terms, &side.constants, &self.exponents, totals);
         let shape = Shape {
@@ -86,12 +107,12 @@ impl<R: Real> Sums<R> {
             columns: self.width,
             depth: rows,
             a: (1, tile.stride),
-            b_row: self.width,
+            b_row: values.1,
             b_panel: 2 * kernels.lanes,
             c_row: self.width,
             accumulate: true,
         };
-        kernels.gemm(&shape, features, values, &mut self.values);
+        kernels.gemm(&shape, features, values.0, &mut self.values);
         self.keys += rows;
     }
 

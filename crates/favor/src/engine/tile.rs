@@ -99,17 +99,9 @@ impl<R: Real> Scratch<R> {
         rows: &[usize],
     ) -> bool {
         let width = side.dim_padded;
-        let consecutive = rows.last().is_some_and(|last| last - rows[0] + 1 == rows.len());
-        if let (true, 1, true, Some(data)) =
-            (consecutive, source.column_stride, width == side.dim, T::as_real(source.data))
-        {
-            let stride = source.row_stride;
-            let tile = Tile { rows: rows.len(), columns: width, stride: stride.max(width) };
-            // Rows that overlap (stride below the width) take the plain way.
-            if stride >= width {
-                let x = &data[rows[0] * stride..];
-                return self.kernels.affine(tile, x, side.scale, &side.shift, &mut self.vectors);
-            }
+        if let (Some(x), true) = (source.in_place(rows), width == side.dim) {
+            let tile = Tile { rows: rows.len(), columns: width, stride: source.row_stride };
+            return self.kernels.affine(tile, x, side.scale, &side.shift, &mut self.vectors);
         }
         for (out, &i) in self.vectors.chunks_mut(width).zip(rows) {
             source.widen_row(i, &mut out[..side.dim]);
@@ -174,9 +166,24 @@ pub(crate) fn multiply<R: Real>(
     a: (&[R], usize),
     c: (&mut [R], usize),
 ) {
+    multiply_columns(kernels, panels, (0, panels.width), rows, a, c);
+}
+
+/// [`multiply`] for the columns `start..end` only, filled up to whole panels; `start` is a multiple
+/// of a panel. Returns their number.
+pub(crate) fn multiply_columns<R: Real>(
+    kernels: &Kernels<R>,
+    panels: &Panels<R>,
+    (start, end): (usize, usize),
+    rows: usize,
+    a: (&[R], usize),
+    c: (&mut [R], usize),
+) -> usize {
+    let width = end.next_multiple_of(panels.panel).min(panels.width) - start;
+    let data = &panels.data[start * panels.depth..(start + width) * panels.depth];
     let shape = Shape {
         rows,
-        columns: panels.width,
+        columns: width,
         depth: panels.depth,
         a: (a.1, 1),
         b_row: panels.panel,
@@ -184,7 +191,73 @@ pub(crate) fn multiply<R: Real>(
         c_row: c.1,
         accumulate: false,
     };
-    kernels.gemm(&shape, a.0, &panels.data, c.0);
+    kernels.gemm(&shape, a.0, data, c.0);
+    width
+}
+
+/// `out = left · right`, where `left` has a row stride and `right` `depth` rows of its width.
+pub(crate) fn times_rows<R: Real>(
+    kernels: &Kernels<R>,
+    left: (&[R], usize),
+    depth: usize,
+    rows: usize,
+    right: (&[R], usize),
+    out: &mut [R],
+) {
+    rows_product(kernels, left, depth, rows, right, out, false);
+}
+
+/// `out += left · right`, as for [`times_rows`].
+pub(crate) fn add_times_rows<R: Real>(
+    kernels: &Kernels<R>,
+    left: (&[R], usize),
+    depth: usize,
+    rows: usize,
+    right: (&[R], usize),
+    out: &mut [R],
+) {
+    rows_product(kernels, left, depth, rows, right, out, true);
+}
+
+fn rows_product<R: Real>(
+    kernels: &Kernels<R>,
+    left: (&[R], usize),
+    depth: usize,
+    rows: usize,
+    right: (&[R], usize),
+    out: &mut [R],
+    accumulate: bool,
+) {
+    let shape = Shape {
+        rows,
+        columns: right.1,
+        depth,
+        a: (left.1, 1),
+        b_row: right.1,
+        b_panel: 2 * kernels.lanes,
+        c_row: right.1,
+        accumulate,
+    };
+    kernels.gemm(&shape, left.0, right.0, out);
+}
+
+/// Writes rows of a tile, times their factors, one after the other to `out`.
+pub(crate) fn store_rows<T: Number>(
+    kernels: &Kernels<T::Real>,
+    values: &[T::Real],
+    width: usize,
+    factors: &[T::Real],
+    columns: usize,
+    out: &mut [T],
+) {
+    if columns.is_multiple_of(kernels.lanes)
+        && let Some(out) = T::as_real_mut(out)
+    {
+        let tile = Tile { rows: out.len() / columns, columns, stride: width };
+        return kernels.scale_rows(tile, values, factors, out);
+    }
+    let rows = out.chunks_mut(columns).zip(values.chunks(width)).zip(factors);
+    rows.for_each(|((out, row), factor)| T::scaled_into(row, *factor, out));
 }
 
 pub(crate) fn overflow<T: Number>() -> Error {

@@ -1,9 +1,11 @@
 //! One side of a feature map in the form that the tiles use: the dense transform is already in the
-//! weights, so every positive family costs the same.
+//! weights, so every positive family costs the same. Logarithms of features are to the base two here:
+//! `log₂ e` is in the weights too.
 
 use super::side::{Projection, RowTerm};
 use crate::simd::Real;
 use crate::{FeatureMap, Kernel, Matrix};
+use std::f64::consts::LOG2_E;
 use std::sync::OnceLock;
 
 /// A matrix of weights, laid out for `C = A · weights` in panels of two vectors of columns.
@@ -21,9 +23,16 @@ pub(crate) struct Panels<R> {
 impl<R: Real> Panels<R> {
     /// Packs the transposed of `rows`: one column of the result a row. Columns beyond the last are
     /// copies of it, so that they never hold anything but ordinary numbers.
-    fn of_rows(rows: &Matrix<f64>) -> Self {
+    fn of_rows(rows: &Matrix<f64>, factor: f64) -> Self {
         let (count, depth) = rows.shape();
-        Self::from_fn(count, depth, |j, l| R::from_f64(rows[(j.min(count - 1), l)]))
+        Self::from_fn(count, depth, |j, l| R::from_f64(rows[(j.min(count - 1), l)] * factor))
+    }
+
+    /// Nothing but zeros.
+    pub(crate) fn zeros(count: usize, depth: usize) -> Self {
+        let panel = 2 * R::kernels().lanes;
+        let width = count.next_multiple_of(panel);
+        Self { data: vec![R::ZERO; width * depth], depth, width, panel }
     }
 
     /// Packs `entry(column, depth)`; it is asked for the columns beyond `count` too.
@@ -52,13 +61,13 @@ pub(crate) struct PackedSide<R> {
     /// The factor of the inputs, and what is then added to them.
     pub(crate) scale: R,
     pub(crate) shift: Vec<R>,
-    /// `W` for projecting, and `W` itself, row after row, for the way back.
+    /// `W log₂ e` for projecting, and `W` itself, row after row, for the way back.
     pub(crate) weights: Panels<R>,
     pub(crate) weight_rows: Vec<R>,
-    /// `k_m` for each column of the projection.
+    /// `k_m log₂ e` for each column of the projection.
     pub(crate) constants: Vec<R>,
-    /// The row term is `constant + Σ (a v + b) v − ½‖Rv‖²`, in the moved vector `v`; where `R` is
-    /// diagonal or orthogonal, it is in `a`.
+    /// The row term to the base two is `constant + Σ (a v + b) v − ½‖Rv‖²`, in the moved vector `v`;
+    /// where `R` is diagonal or orthogonal, it is in `a`.
     pub(crate) row_constant: R,
     pub(crate) row_a: Vec<R>,
     pub(crate) row_b: Vec<R>,
@@ -87,9 +96,10 @@ impl<R: Real> PackedSide<R> {
             out.resize(dim_padded, R::ZERO);
             out
         };
-        let weights = Panels::of_rows(&side.weights);
-        let constants =
-            (0..weights.width).map(|j| R::from_f64(side.constants[j.min(features - 1)])).collect();
+        let weights = Panels::of_rows(&side.weights, LOG2_E);
+        let constants = (0..weights.width)
+            .map(|j| R::from_f64(side.constants[j.min(features - 1)] * LOG2_E))
+            .collect();
         let mut weight_rows = vec![R::ZERO; features * dim_padded];
         for (m, row) in weight_rows.chunks_mut(dim_padded).enumerate() {
             row.iter_mut().zip(side.weights.row(m)).for_each(|(o, w)| *o = R::from_f64(*w));
@@ -97,12 +107,13 @@ impl<R: Real> PackedSide<R> {
         let gram = crate::linalg::transposed_product(transform, transform);
         let diagonal = diagonal_of(&gram);
         // In terms of v = x + s: −lᵀx + α‖x‖² = αv² − (l + 2αs)v + (lᵀs + α‖s‖²).
-        let a = (0..dim).map(|l| alpha - diagonal.as_ref().map_or(0.0, |d| 0.5 * d[l])).collect();
-        let b = (0..dim).map(|l| -linear[l] - 2.0 * alpha * side.shift[l]).collect();
+        let a = |l: usize| alpha - diagonal.as_ref().map_or(0.0, |d| 0.5 * d[l]);
+        let b = |l: usize| -linear[l] - 2.0 * alpha * side.shift[l];
         let moved: f64 = side.shift.iter().zip(linear).map(|(s, l)| l * s + alpha * s * s).sum();
-        let dense = diagonal
-            .is_none()
-            .then(|| Dense { transform: Panels::of_rows(transform), gram: Panels::of_rows(&gram) });
+        let dense = diagonal.is_none().then(|| Dense {
+            transform: Panels::of_rows(transform, LOG2_E.sqrt()),
+            gram: Panels::of_rows(&gram, LOG2_E),
+        });
         Some(Self {
             features,
             dim,
@@ -112,9 +123,9 @@ impl<R: Real> PackedSide<R> {
             weights,
             weight_rows,
             constants,
-            row_constant: R::from_f64(moved - constant),
-            row_a: pad(a),
-            row_b: pad(b),
+            row_constant: R::from_f64((moved - constant) * LOG2_E),
+            row_a: pad((0..dim).map(|l| a(l) * LOG2_E).collect()),
+            row_b: pad((0..dim).map(|l| b(l) * LOG2_E).collect()),
             dense,
         })
     }

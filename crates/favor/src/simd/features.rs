@@ -3,9 +3,9 @@
 //! A tile has one row a vector and one column a feature. Each feature has an integer exponent `n`,
 //! the largest power of two of its keys so far; keys are kept as `f · 2^{−n}` and queries as
 //! `f · 2^{n−e}` with an exponent `e` of their own. Both cancel in attention, and since they are
-//! powers of two they never touch a digit.
+//! powers of two they never touch a digit. All logarithms are to the base two.
 
-use super::exp::exp_shifted;
+use super::exp::exp2_shifted;
 use super::lanes::{Constants, Lanes};
 
 /// A tile: `rows × columns` numbers, rows `stride` apart; columns a multiple of the vector length.
@@ -67,7 +67,7 @@ pub(super) unsafe fn raise_exponents<V: Lanes>(
             }
             let log = largest.add(V::load(constants.add(j)));
             let old = V::load(exponents.add(j));
-            let new = log.mul(V::splat(V::Real::LOG2_E)).round().max(old);
+            let new = log.round().max(old);
             let rise = new.sub(old);
             if rise.largest() != V::Real::ZERO {
                 changed = true;
@@ -102,7 +102,7 @@ pub(super) unsafe fn key_features<V: Lanes>(
             for i in 0..tile.rows {
                 let p = t.add(i * tile.stride + j);
                 let x = V::load(p).add(V::splat(*terms.add(i))).add(constant);
-                let f = exp_shifted(x, shift);
+                let f = exp2_shifted(x, shift);
                 f.store(p);
                 sum = sum.add(f);
             }
@@ -132,17 +132,16 @@ pub(super) unsafe fn query_features<V: Lanes>(
         // SAFETY: inside the tile by the caller's promise.
         unsafe {
             let row = t.add(i * tile.stride);
-            let log2e = V::splat(V::Real::LOG2_E);
             let mut largest = V::splat(V::Real::LOWEST);
             for j in (0..tile.columns).step_by(V::COUNT) {
                 let x = V::load(row.add(j)).add(V::load(constants.add(j)));
-                largest = x.mul_add(log2e, V::load(exponents.add(j))).max(largest);
+                largest = x.add(V::load(exponents.add(j))).max(largest);
             }
             let exponent = V::splat(largest.largest()).round();
             let mut sum = V::splat(V::Real::ZERO);
             for j in (0..tile.columns).step_by(V::COUNT) {
                 let x = V::load(row.add(j)).add(V::load(constants.add(j)));
-                let f = exp_shifted(x, exponent.sub(V::load(exponents.add(j))));
+                let f = exp2_shifted(x, exponent.sub(V::load(exponents.add(j))));
                 f.store(row.add(j));
                 sum = f.mul_add(V::load(sums.add(j)), sum);
             }
@@ -157,7 +156,8 @@ pub(super) unsafe fn query_features<V: Lanes>(
 /// which sums made with the old exponents shrink. Logits of [`Constants::LOWEST`] get weight zero.
 ///
 /// # Safety
-/// The processor must support `V`; `t` holds the tile, `constants` its columns, the others its rows.
+/// The processor must support `V`; `t` holds the tile, `constants` its columns or is null, the
+/// others hold its rows.
 #[inline(always)]
 pub(super) unsafe fn softmax_rows<V: Lanes>(
     tile: Tile,
@@ -172,20 +172,23 @@ pub(super) unsafe fn softmax_rows<V: Lanes>(
         unsafe {
             let row = t.add(i * tile.stride);
             let mut largest = V::splat(V::Real::LOWEST);
-            for j in (0..tile.columns).step_by(V::COUNT) {
-                let x = V::load(row.add(j)).add(V::load(constants.add(j)));
-                x.store(row.add(j));
-                largest = x.max(largest);
+            if constants.is_null() {
+                for j in (0..tile.columns).step_by(V::COUNT) {
+                    largest = V::load(row.add(j)).max(largest);
+                }
+            } else {
+                for j in (0..tile.columns).step_by(V::COUNT) {
+                    let x = V::load(row.add(j)).add(V::load(constants.add(j)));
+                    x.store(row.add(j));
+                    largest = x.max(largest);
+                }
             }
             let largest = V::splat(largest.largest());
             let old = V::splat(*exponents.add(i));
-            let new = largest.mul(V::splat(V::Real::LOG2_E)).round().max(old);
-            // Far below the row's exponent a weight is zero, and masked logits lie further still.
-            let base = new.mul(V::splat(V::Real::LN2_HIGH));
-            let least = base.sub(V::splat(V::Real::FAR_BELOW));
+            let new = largest.round().max(old);
             let mut sum = V::splat(V::Real::ZERO);
             for j in (0..tile.columns).step_by(V::COUNT) {
-                let f = exp_shifted(V::load(row.add(j)).max(least), new);
+                let f = exp2_shifted(V::load(row.add(j)), new);
                 f.store(row.add(j));
                 sum = sum.add(f);
             }
@@ -269,27 +272,53 @@ pub(super) unsafe fn affine<V: Lanes>(
     // SAFETY: inside the slices by the caller's promise.
     unsafe {
         let zero = V::splat(V::Real::ZERO);
-        let (scale, mut probe) = (V::splat(scale), zero);
+        // Column by column of vectors: the chain of probes of a row is then not waited for.
+        let (scale, mut probe) = (V::splat(scale), [zero; 4]);
         for i in 0..tile.rows {
             for l in (0..tile.columns).step_by(V::COUNT) {
                 let v = V::load(x.add(i * tile.stride + l)).mul_add(scale, V::load(shift.add(l)));
                 v.store(out.add(i * tile.columns + l));
                 // 0 · x is NaN for an infinity or a NaN, and 0 for everything else.
-                probe = v.mul_add(zero, probe);
+                let lane = l / V::COUNT % 4;
+                probe[lane] = v.mul_add(zero, probe[lane]);
             }
         }
-        probe.sum() == V::Real::ZERO
+        probe.into_iter().all(|p| p.sum() == V::Real::ZERO)
     }
 }
 
-/// `e^x` of every number; the length is a multiple of the vector length.
+/// `out_i = factor_i · x_i`, row by row.
+///
+/// # Safety
+/// The processor must support `V`; `x` holds the tile, `factors` its rows, `out` its rows one after
+/// the other.
+#[inline(always)]
+pub(super) unsafe fn scale_rows<V: Lanes>(
+    tile: Tile,
+    x: *const V::Real,
+    factors: *const V::Real,
+    out: *mut V::Real,
+) {
+    for i in 0..tile.rows {
+        // SAFETY: inside the slices by the caller's promise.
+        unsafe {
+            let factor = V::splat(*factors.add(i));
+            for l in (0..tile.columns).step_by(V::COUNT) {
+                let v = V::load(x.add(i * tile.stride + l));
+                v.mul(factor).store(out.add(i * tile.columns + l));
+            }
+        }
+    }
+}
+
+/// `2^x` of every number; the length is a multiple of the vector length.
 ///
 /// # Safety
 /// The processor must support `V`; `x` holds `count` numbers.
 #[inline(always)]
-pub(super) unsafe fn exp_all<V: Lanes>(count: usize, x: *mut V::Real) {
+pub(super) unsafe fn exp2_all<V: Lanes>(count: usize, x: *mut V::Real) {
     for l in (0..count).step_by(V::COUNT) {
         // SAFETY: inside the slice by the caller's promise.
-        unsafe { exp_shifted(V::load(x.add(l)), V::splat(V::Real::ZERO)).store(x.add(l)) };
+        unsafe { exp2_shifted(V::load(x.add(l)), V::splat(V::Real::ZERO)).store(x.add(l)) };
     }
 }

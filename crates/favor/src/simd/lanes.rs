@@ -31,56 +31,50 @@ pub(crate) trait Lanes: Copy {
     unsafe fn largest(self) -> Self::Real;
 }
 
-/// The numbers of `exp` in one format.
+/// The numbers of a format that the kernels need.
 pub(crate) trait Constants:
     crate::Element
     + std::ops::Add<Output = Self>
     + std::ops::Sub<Output = Self>
     + std::ops::Mul<Output = Self>
 {
-    const LOG2_E: Self;
-    /// `ln 2` in two parts, the first with trailing zeros.
-    const LN2_HIGH: Self;
-    const LN2_LOW: Self;
     const ONE: Self;
     const ZERO: Self;
     const LOWEST: Self;
-    /// `e` to the minus this is zero, whatever power of two is near.
-    const FAR_BELOW: Self;
-    /// Coefficients of `(e^r − 1 − r)/r²` on `|r| ≤ ½ ln 2`, lowest first: its interpolation at
-    /// Chebyshev nodes, with relative error 1.0e-8 (`f32`) and 1.7e-17 (`f64`) of `e^r`.
-    const EXP: &'static [Self];
+    /// Coefficients of `(2^r − 1)/r` on `|r| ≤ ½`, lowest first: its interpolation at Chebyshev
+    /// nodes, with relative error 9.2e-9 (`f32`) and 2.0e-17 (`f64`) of `2^r`.
+    const EXP2: &'static [Self];
 }
 
 impl Constants for f32 {
-    const LOG2_E: f32 = std::f32::consts::LOG2_E;
-    const LN2_HIGH: f32 = 0.693_359_4;
-    const LN2_LOW: f32 = -2.121_944_4e-4;
     const ONE: f32 = 1.0;
     const ZERO: f32 = 0.0;
     const LOWEST: f32 = f32::MIN;
-    const FAR_BELOW: f32 = 200.0;
-    const EXP: &'static [f32] = &[0.5, 0.166_665_77, 0.041_666_554, 0.008_363_203, 0.001_392_621_3];
+    const EXP2: &'static [f32] = &[
+        std::f32::consts::LN_2,
+        0.240_226_5,
+        0.055_503_57,
+        0.009_618_083,
+        0.001_339_086_3,
+        0.000_154_531_63,
+    ];
 }
 
 impl Constants for f64 {
-    const LOG2_E: f64 = std::f64::consts::LOG2_E;
-    const LN2_HIGH: f64 = f64::from_bits(0x3FE6_2E42_FEE0_0000);
-    const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
     const ONE: f64 = 1.0;
     const ZERO: f64 = 0.0;
     const LOWEST: f64 = f64::MIN;
-    const FAR_BELOW: f64 = 1600.0;
-    const EXP: &'static [f64] = &[
-        0.500_000_000_000_000_1,
-        0.166_666_666_666_666_67,
-        0.041_666_666_666_623_99,
-        0.008_333_333_333_330_051,
-        0.001_388_888_891_728_179_3,
-        0.000_198_412_698_631_059_7,
-        2.480_152_119_021_773e-5,
-        2.755_726_837_868_419_3e-6,
-        2.762_013_871_973_399_6e-7,
-        2.510_042_415_700_506_7e-8,
+    const EXP2: &'static [f64] = &[
+        std::f64::consts::LN_2,
+        0.240_226_506_959_100_97,
+        0.055_504_108_664_821_6,
+        0.009_618_129_107_606_888,
+        0.001_333_355_814_641_693_6,
+        0.000_154_035_304_417_360_5,
+        1.525_273_382_983_612e-5,
+        1.321_544_258_792_169e-6,
+        1.017_806_244_584_577_4e-7,
+        7.072_585_949_269_223e-9,
+        4.454_960_598_186_518_6e-10,
     ];
 }

@@ -40,8 +40,9 @@ pub(crate) struct Kernels<R: 'static> {
     log_gradient: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R),
     weighted_columns: unsafe fn(Tile, *const R, *const R, *mut R),
     affine: unsafe fn(Tile, *const R, R, *const R, *mut R) -> bool,
+    scale_rows: unsafe fn(Tile, *const R, *const R, *mut R),
     #[cfg_attr(not(test), allow(dead_code))]
-    exp_all: unsafe fn(usize, *mut R),
+    exp2_all: unsafe fn(usize, *mut R),
 }
 
 /// A number format that the engine computes in.
@@ -158,9 +159,16 @@ macro_rules! level {
                 unsafe { features::affine::<$vector>(tile, x, scale, shift, out) }
             }
             $(#[$feature])?
-            unsafe fn exp_all(count: usize, x: *mut $real) {
+            unsafe fn scale_rows(
+                tile: Tile, x: *const $real, factors: *const $real, out: *mut $real,
+            ) {
                 // SAFETY: passed on from the caller.
-                unsafe { features::exp_all::<$vector>(count, x) }
+                unsafe { features::scale_rows::<$vector>(tile, x, factors, out) }
+            }
+            $(#[$feature])?
+            unsafe fn exp2_all(count: usize, x: *mut $real) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::exp2_all::<$vector>(count, x) }
             }
             pub(super) static KERNELS: Kernels<$real> = Kernels {
                 name: $name,
@@ -175,7 +183,8 @@ macro_rules! level {
                 log_gradient,
                 weighted_columns,
                 affine,
-                exp_all,
+                scale_rows,
+                exp2_all,
             };
         }
     };
@@ -329,21 +338,22 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.query_features)(tile, t.as_mut_ptr(), c, n, z, d, e) }
     }
 
-    /// One block of online softmax.
+    /// One block of online softmax; the constants are added to the logits.
     pub(crate) fn softmax_rows(
         &self,
         tile: Tile,
         t: &mut [R],
-        constants: &[R],
+        constants: Option<&[R]>,
         exponents: &mut [R],
         denominators: &mut [R],
         shrink: &mut [R],
     ) {
         let rows = [exponents.len(), denominators.len(), shrink.len()];
-        self.check(tile, t.len(), &[constants.len()], &rows);
+        self.check(tile, t.len(), &[constants.map_or(tile.columns, <[R]>::len)], &rows);
+        let constants = constants.map_or(std::ptr::null(), <[R]>::as_ptr);
         let (e, d, s) = (exponents.as_mut_ptr(), denominators.as_mut_ptr(), shrink.as_mut_ptr());
         // SAFETY: the level was detected, and the slices were checked.
-        unsafe { (self.softmax_rows)(tile, t.as_mut_ptr(), constants.as_ptr(), e, d, s) }
+        unsafe { (self.softmax_rows)(tile, t.as_mut_ptr(), constants, e, d, s) }
     }
 
     /// `E ← F ∘ (E + δzᵀ)`, and the sum of each row.
@@ -378,12 +388,20 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.affine)(tile, x.as_ptr(), scale, shift.as_ptr(), out.as_mut_ptr()) }
     }
 
-    /// `e^x` of every number; the length is a multiple of the vector length.
+    /// `out_i = factor_i · x_i`, row by row; the rows of `out` lie one after the other.
+    pub(crate) fn scale_rows(&self, tile: Tile, x: &[R], factors: &[R], out: &mut [R]) {
+        self.check(tile, x.len(), &[], &[factors.len()]);
+        assert!(out.len() >= tile.rows * tile.columns);
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.scale_rows)(tile, x.as_ptr(), factors.as_ptr(), out.as_mut_ptr()) }
+    }
+
+    /// `2^x` of every number; the length is a multiple of the vector length.
     #[cfg(test)]
-    fn exp(&self, x: &mut [R]) {
+    fn exp2(&self, x: &mut [R]) {
         assert!(x.len().is_multiple_of(self.lanes));
         // SAFETY: the level was detected, and the length is whole vectors.
-        unsafe { (self.exp_all)(x.len(), x.as_mut_ptr()) }
+        unsafe { (self.exp2_all)(x.len(), x.as_mut_ptr()) }
     }
 
     fn check(&self, tile: Tile, numbers: usize, columns: &[usize], rows: &[usize]) {
