@@ -272,15 +272,18 @@ pub(super) unsafe fn affine<V: Lanes>(
     // SAFETY: inside the slices by the caller's promise.
     unsafe {
         let zero = V::splat(V::Real::ZERO);
-        // Column by column of vectors: the chain of probes of a row is then not waited for.
+        // Four rows at a time, each with its probe: one alone is a chain that all would wait for.
         let (scale, mut probe) = (V::splat(scale), [zero; 4]);
-        for i in 0..tile.rows {
+        for first in (0..tile.rows).step_by(4) {
             for l in (0..tile.columns).step_by(V::COUNT) {
-                let v = V::load(x.add(i * tile.stride + l)).mul_add(scale, V::load(shift.add(l)));
-                v.store(out.add(i * tile.columns + l));
-                // 0 · x is NaN for an infinity or a NaN, and 0 for everything else.
-                let lane = l / V::COUNT % 4;
-                probe[lane] = v.mul_add(zero, probe[lane]);
+                let shift = V::load(shift.add(l));
+                for (k, probe) in probe.iter_mut().enumerate() {
+                    let i = (first + k).min(tile.rows - 1);
+                    let v = V::load(x.add(i * tile.stride + l)).mul_add(scale, shift);
+                    v.store(out.add(i * tile.columns + l));
+                    // 0 · x is NaN for an infinity or a NaN, and 0 for everything else.
+                    *probe = v.mul_add(zero, *probe);
+                }
             }
         }
         probe.into_iter().all(|p| p.sum() == V::Real::ZERO)
