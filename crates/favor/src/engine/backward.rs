@@ -122,7 +122,6 @@ pub(crate) fn key_gradients<T: Number>(
             for rows in rows.chunks(scratch.capacity) {
                 scratch.project(side, "keys", k, rows)?;
                 scratch.compute_terms(side, rows.len());
-                scratch.pack_values("values", v, rows)?;
                 let tile = scratch.tile(side, rows.len());
                 let Scratch { kernels, features, terms, .. } = &mut scratch;
                 let exponents = &sums.exponents;
@@ -138,8 +137,15 @@ pub(crate) fn key_gradients<T: Number>(
                 let right = (&through.values[..], through.width);
                 times_rows(kernels, features, side.features, rows.len(), right, &mut values);
                 write_rows(&values, through.width, rows, start, columns, out_v);
-                let width = scratch.value_width;
-                tile_gradient.through_sums(&panels, tile, &scratch.values, width);
+                match v.in_place(rows) {
+                    Some(data) if columns == through.width => {
+                        tile_gradient.through_sums(&panels, tile, data, v.row_stride);
+                    }
+                    _ => {
+                        scratch.pack_values("values", v, rows)?;
+                        tile_gradient.through_sums(&panels, tile, &scratch.values, through.width);
+                    }
+                }
                 tile_gradient.finish(
                     side,
                     &scratch,

@@ -6,6 +6,7 @@
 //! them. A query's row term has no gradient: it cancels in the normalisation.
 
 use super::number::Number;
+use super::packing::packed_rows;
 use super::strided::Strided;
 use super::sums::Sums;
 use super::tile::{Scratch, multiply, overflow};
@@ -81,27 +82,29 @@ impl<R: Real> OutputGradients<R> {
         rows: &[usize],
         denominators: &[R],
     ) -> Result<()> {
-        let mut row_out = vec![R::ZERO; self.width];
-        for ((&i, g), (delta, d)) in rows
-            .iter()
-            .zip(self.g.chunks_mut(self.width))
-            .zip(self.delta.iter_mut().zip(denominators))
-        {
-            grad.widen_row(i, &mut g[..grad.columns]);
-            out.widen_row(i, &mut row_out[..out.columns]);
-            // A query that saw no key has no denominator and no gradient.
-            let inverse = if *d == R::ZERO { 0.0 } else { 1.0 / d.to_f64() };
-            let inverse = R::from_f64(inverse);
-            g.iter_mut().for_each(|g| *g = *g * inverse);
-            // In lanes of eight, which the compiler can keep in vectors.
-            let mut lanes = [R::ZERO; 8];
-            for (g, o) in g.chunks(8).zip(row_out.chunks(8)) {
-                lanes.iter_mut().zip(g).zip(o).for_each(|((l, g), o)| *l = *l + *g * *o);
+        // A query that saw no key has no denominator and no gradient.
+        let inverse = |d: &R| if *d == R::ZERO { R::ZERO } else { R::from_f64(1.0 / d.to_f64()) };
+        let inverses: Vec<R> = denominators[..rows.len()].iter().map(inverse).collect();
+        let width = self.width;
+        let tile = |stride: usize| Tile { rows: rows.len(), columns: width, stride };
+        let kernels = R::kernels();
+        let (packed_out, packed_grad);
+        let (o, g) = match (out.in_place(rows), grad.in_place(rows)) {
+            (Some(o), Some(g)) if width == grad.columns => {
+                ((o, out.row_stride), (g, grad.row_stride))
             }
-            let inner = lanes.into_iter().fold(R::ZERO, |a, b| a + b);
-            *delta = R::ZERO - inner;
-            if !inner.is_finite() {
-                let found = grad.non_finite("output gradient", &[i]);
+            _ => {
+                packed_out = packed_rows(out, rows, width, 1.0);
+                packed_grad = packed_rows(grad, rows, width, 1.0);
+                ((&packed_out[..], width), (&packed_grad[..], width))
+            }
+        };
+        kernels.scale_rows(tile(g.1), g.0, &inverses, &mut self.g);
+        kernels.row_products(tile(o.1), o.0, &self.g, &mut self.delta);
+        for (delta, i) in self.delta.iter_mut().zip(rows) {
+            *delta = R::ZERO - *delta;
+            if !delta.is_finite() {
+                let found = grad.non_finite("output gradient", &[*i]);
                 return Err(found.unwrap_or_else(overflow::<T>));
             }
         }

@@ -314,6 +314,30 @@ pub(super) unsafe fn scale_rows<V: Lanes>(
     }
 }
 
+/// `out_i = Σ_l x_il y_il`; the rows of `y` lie one after the other.
+///
+/// # Safety
+/// The processor must support `V`; `x` and `y` hold the rows of the tile, `out` one number a row.
+#[inline(always)]
+pub(super) unsafe fn row_products<V: Lanes>(
+    tile: Tile,
+    x: *const V::Real,
+    y: *const V::Real,
+    out: *mut V::Real,
+) {
+    for i in 0..tile.rows {
+        // SAFETY: inside the slices by the caller's promise.
+        unsafe {
+            let mut sum = V::splat(V::Real::ZERO);
+            for l in (0..tile.columns).step_by(V::COUNT) {
+                let x = V::load(x.add(i * tile.stride + l));
+                sum = x.mul_add(V::load(y.add(i * tile.columns + l)), sum);
+            }
+            *out.add(i) = sum.sum();
+        }
+    }
+}
+
 /// `2^x` of every number; the length is a multiple of the vector length.
 ///
 /// # Safety

@@ -41,6 +41,7 @@ pub(crate) struct Kernels<R: 'static> {
     weighted_columns: unsafe fn(Tile, *const R, *const R, *mut R),
     affine: unsafe fn(Tile, *const R, R, *const R, *mut R) -> bool,
     scale_rows: unsafe fn(Tile, *const R, *const R, *mut R),
+    row_products: unsafe fn(Tile, *const R, *const R, *mut R),
     #[cfg_attr(not(test), allow(dead_code))]
     exp2_all: unsafe fn(usize, *mut R),
 }
@@ -166,6 +167,13 @@ macro_rules! level {
                 unsafe { features::scale_rows::<$vector>(tile, x, factors, out) }
             }
             $(#[$feature])?
+            unsafe fn row_products(
+                tile: Tile, x: *const $real, y: *const $real, out: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::row_products::<$vector>(tile, x, y, out) }
+            }
+            $(#[$feature])?
             unsafe fn exp2_all(count: usize, x: *mut $real) {
                 // SAFETY: passed on from the caller.
                 unsafe { features::exp2_all::<$vector>(count, x) }
@@ -184,6 +192,7 @@ macro_rules! level {
                 weighted_columns,
                 affine,
                 scale_rows,
+                row_products,
                 exp2_all,
             };
         }
@@ -394,6 +403,14 @@ impl<R: Real> Kernels<R> {
         assert!(out.len() >= tile.rows * tile.columns);
         // SAFETY: the level was detected, and the slices were checked.
         unsafe { (self.scale_rows)(tile, x.as_ptr(), factors.as_ptr(), out.as_mut_ptr()) }
+    }
+
+    /// `out_i = Σ_l x_il y_il`; the rows of `y` lie one after the other.
+    pub(crate) fn row_products(&self, tile: Tile, x: &[R], y: &[R], out: &mut [R]) {
+        self.check(tile, x.len(), &[], &[out.len()]);
+        assert!(y.len() >= tile.rows * tile.columns);
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.row_products)(tile, x.as_ptr(), y.as_ptr(), out.as_mut_ptr()) }
     }
 
     /// `2^x` of every number; the length is a multiple of the vector length.
