@@ -2,6 +2,7 @@
 //! and files written so that a reader never sees half of one.
 //!
 //! - [`inspect`] says how well random features serve on given queries and keys,
+//! - [`near`] measures what exact neighbours do to the error,
 //! - [`variance`] repeats the paper's comparison of variances,
 //! - [`demo`] shows the three jobs of the library on synthetic data, as one page,
 //! - [`mod@bench`] measures the engine on this machine,
@@ -18,6 +19,7 @@ pub mod families;
 pub mod figure;
 pub mod input;
 pub mod inspect;
+pub mod near;
 pub mod output;
 pub mod progress;
 pub mod variance;

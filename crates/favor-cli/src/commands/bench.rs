@@ -15,8 +15,8 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Kinds of work: forward, backward, causal, causal_backward, exact, exact_backward, decode,
-    /// product, with commas; all by default
+    /// Kinds of work: forward, backward, causal, causal_backward, exact, exact_causal,
+    /// exact_backward, decode, product, with commas; all by default
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     work: Option<Vec<Work>>,
     /// Tokens, or points on each side of a product

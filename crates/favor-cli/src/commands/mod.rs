@@ -3,6 +3,7 @@
 mod bench;
 mod demo;
 mod inspect;
+mod near;
 mod reproduce;
 
 use crate::failure::Outcome;
@@ -13,6 +14,7 @@ pub(crate) enum Command {
     Bench(bench::Arguments),
     Demo(demo::Arguments),
     Inspect(inspect::Arguments),
+    Near(near::Arguments),
     Reproduce(reproduce::Arguments),
 }
 
@@ -22,6 +24,7 @@ impl Command {
             Self::Bench(arguments) => arguments.run(),
             Self::Demo(arguments) => arguments.run(),
             Self::Inspect(arguments) => arguments.run(),
+            Self::Near(arguments) => arguments.run(),
             Self::Reproduce(arguments) => arguments.run(),
         }
     }

@@ -31,6 +31,8 @@ pub enum Work {
     CausalBackward,
     /// Exact attention.
     Exact,
+    /// Exact causal attention.
+    ExactCausal,
     /// Exact attention and its gradients.
     ExactBackward,
     /// One token after so many others.
@@ -41,12 +43,13 @@ pub enum Work {
 
 impl Work {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Forward,
         Self::Backward,
         Self::Causal,
         Self::CausalBackward,
         Self::Exact,
+        Self::ExactCausal,
         Self::ExactBackward,
         Self::Decode,
         Self::Product,
@@ -60,6 +63,7 @@ impl Work {
             Self::Causal => "causal",
             Self::CausalBackward => "causal_backward",
             Self::Exact => "exact",
+            Self::ExactCausal => "exact_causal",
             Self::ExactBackward => "exact_backward",
             Self::Decode => "decode",
             Self::Product => "product",
@@ -67,7 +71,7 @@ impl Work {
     }
 
     pub(super) fn uses_features(self) -> bool {
-        !matches!(self, Self::Exact | Self::ExactBackward)
+        !matches!(self, Self::Exact | Self::ExactCausal | Self::ExactBackward)
     }
 
     pub(super) fn bearable(self, length: usize) -> bool {
@@ -75,7 +79,7 @@ impl Work {
     }
 
     fn causal(self) -> bool {
-        matches!(self, Self::Causal | Self::CausalBackward)
+        matches!(self, Self::Causal | Self::CausalBackward | Self::ExactCausal)
     }
 }
 
@@ -124,10 +128,10 @@ pub(super) fn measure(
             let (seconds, memory) = time(request.runs, run)?;
             (seconds, memory, 3.0 * forward)
         }
-        Work::Exact => {
+        Work::Exact | Work::ExactCausal => {
             let run = || exact_attention_tensors(kernel, q, k, v, &options).map(drop);
             let (seconds, memory) = time(request.runs, run)?;
-            (seconds, memory, exact)
+            (seconds, memory, if work.causal() { exact / 2.0 } else { exact })
         }
         Work::ExactBackward => {
             let run = || {

@@ -104,7 +104,7 @@ impl Request {
     }
 
     /// Reads the files and checks that they fit each other.
-    pub(super) fn read(&self) -> Result<Inputs> {
+    pub(crate) fn read(&self) -> Result<Inputs> {
         let queries = input::read_spec(&self.queries)?;
         let keys = input::read_spec(&self.keys)?;
         let values = self.values.as_deref().map(input::read_spec).transpose()?;
@@ -161,19 +161,24 @@ fn dimensions(heads: &Heads) -> String {
 }
 
 /// The vectors of one head.
-pub(super) struct HeadInput {
+pub(crate) struct HeadInput {
     pub(super) queries: Matrix<f64>,
     pub(super) keys: Matrix<f64>,
     pub(super) values: Option<Matrix<f64>>,
 }
 
 /// All heads.
-pub(super) struct Inputs {
+pub(crate) struct Inputs {
     pub(super) heads: Vec<HeadInput>,
     pub(super) three_dimensional: bool,
 }
 
 impl Inputs {
+    /// Queries, keys and values of every head that has all three.
+    pub(crate) fn into_heads(self) -> Vec<(Matrix<f64>, Matrix<f64>, Matrix<f64>)> {
+        self.heads.into_iter().filter_map(|h| Some((h.queries, h.keys, h.values?))).collect()
+    }
+
     pub(super) fn dim(&self) -> usize {
         self.heads.first().map_or(0, |h| h.queries.columns())
     }
