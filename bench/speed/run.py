@@ -38,9 +38,11 @@ class Bench:
     def __init__(self, favor: str, rounds: int) -> None:
         self.favor, self.rounds = favor, rounds
 
-    def ours(self, work: str, length: int, features: int = 128, **more: int) -> dict[str, Any]:
+    def ours(
+        self, work: str, length: int, features: int = 128, threads: int = THREADS, **more: int
+    ) -> dict[str, Any]:
         command = [self.favor, "bench", "--json", "--work", work, "--length", str(length)]
-        command += ["--features", str(features), "--threads", str(THREADS)]
+        command += ["--features", str(features), "--threads", str(threads)]
         for name, value in more.items():
             command += [f"--{name}", str(value)]
         found = call(command)
@@ -55,10 +57,12 @@ class Bench:
             command += [f"--{name}", str(value)]
         return call(command) or {}
 
-    def turns(self, contestants: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def turns(
+        self, contestants: dict[str, Any], rounds: int | None = None
+    ) -> dict[str, dict[str, Any]]:
         """The best of several rounds, in which the contestants take turns."""
         best: dict[str, dict[str, Any]] = {}
-        for _ in range(self.rounds):
+        for _ in range(rounds or self.rounds):
             for name, run in contestants.items():
                 found = run()
                 if found and found["seconds"] < best.get(name, {"seconds": math.inf})["seconds"]:
@@ -85,6 +89,22 @@ def exponent(points: list[tuple[int, float]]) -> float:
     return sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True)) / sum(
         (x - mx) ** 2 for x in xs
     )
+
+
+def crossover(b: Bench, exact: str, ours: str, features: int) -> str:
+    """The length, in numbers of features, from which features are faster than exact attention."""
+    before = (0.0, 0.0)
+    for times in (1, 1.5, 2, 2.5, 3, 4, 5, 6):
+        length = int(times * features)
+        best = b.turns(
+            {"ours": partial(b.ours, ours, length, features), "exact": partial(b.ours, exact, length)}
+        )
+        gain = math.log(ratio(best, "exact"))
+        if gain > 0:
+            share = -before[1] / (gain - before[1]) if before[0] else 1.0
+            return f"{before[0] + share * (times - before[0]):.1f} M"
+        before = (times, gain)
+    return "above 6 M"
 
 
 def machine() -> str:
@@ -132,8 +152,10 @@ def main() -> None:
     parts: list[str] = []
     curves: dict[str, list[tuple[int, float]]] = {"ours": [], "torch features": []}
 
-    gemm = b.turns({p: partial(b.peer, p, "sgemm") for p in ("torch", "numpy")})
+    makers = {p: partial(b.peer, p, "sgemm") for p in ("torch", "numpy")}
+    gemm = b.turns({"faer": partial(b.ours, "sgemm", 2048), **makers})
     sgemm = max(g["gflops"] for g in gemm.values())
+    rates = ", ".join(f"{name} {g['gflops']:.0f}" for name, g in gemm.items())
 
     rows = []
     for features in (128, 256):
@@ -156,7 +178,7 @@ def main() -> None:
     parts.append(
         "## Feature attention, forward\n\nHow many times longer each peer takes than ours. The last "
         "column counts only the 8·L·M·d useful operations a head, against the best sgemm rate of "
-        f"PyTorch and NumPy in the same session ({sgemm:.0f} GFLOP/s).\n\n"
+        f"three libraries in the same session (GFLOP/s on 2048 × 2048: {rates}).\n\n"
         + table(
             [
                 "M",
@@ -194,12 +216,14 @@ def main() -> None:
 
     rows = []
     for length in lengths:
-        contestants = {"ours": partial(b.ours, "forward", length)}
-        if length <= 16384 or not a.quick:
-            contestants["torch"] = partial(b.peer, "torch", "exact", length, runs=1)
+        contestants = {
+            "ours": partial(b.ours, "forward", length),
+            "torch": partial(b.peer, "torch", "exact", length, runs=1),
+        }
         if length <= 16384:
             contestants["exact"] = partial(b.ours, "exact", length, runs=1)
-        best = b.turns(contestants)
+        # Exact attention to 65 536 tokens takes a minute: one round of it.
+        best = b.turns(contestants, 1 if length > 16384 else None)
         own = best["torch"]["seconds"] / best["exact"]["seconds"] if "exact" in best else math.nan
         rows.append(
             [
@@ -232,6 +256,17 @@ def main() -> None:
     parts.append(
         "## Causal\n\nTime relative to our bidirectional forward pass, M = 128.\n\n"
         + table(["L", "causal forward", "causal forward and backward"], rows)
+    )
+
+    rows = [
+        [str(m), crossover(b, "exact", "forward", m), crossover(b, "exact_causal", "causal", m)]
+        for m in (64, 128, 256)
+    ]
+    print(rows, flush=True)
+    parts.append(
+        "## Where features begin to pay\n\nThe length from which our features are faster than our own "
+        "exact attention; `auto` takes exact attention below 1.9 M, or 3.4 M where causal.\n\n"
+        + table(["M", "bidirectional", "causal"], rows)
     )
 
     length = lengths[-1]
@@ -267,21 +302,33 @@ def main() -> None:
             "sklearn": partial(b.peer, "sklearn", "product", length, 256, **shape),
         }
     )
+    wanted = (best["ours"]["relative_error"] / best["sklearn"]["relative_error"]) ** 2
+    more = max(64, 64 * round(4 * wanted))
+    equal = b.turns(
+        {
+            "ours": partial(b.ours, "product", length, more, **shape),
+            "sklearn": partial(b.peer, "sklearn", "product", length, 256, **shape),
+        }
+    )
     parts.append(
         f"## Kernel products\n\n`K(X,Y)·C`, Gaussian, {length} × {length} points, d = 16, M = 256, n = 4: "
         f"ours {seconds(best['ours']['seconds'])} with error {100 * best['ours']['relative_error']:.2f} %, "
         f"scikit-learn's RBFSampler with two products {ratio(best, 'sklearn'):.1f} times longer with error "
         f"{100 * best['sklearn']['relative_error']:.2f} %. Errors are against the exact product on 200 "
-        "queries (scikit-learn's with the first 20 000 keys)."
+        "queries (scikit-learn's with the first 20 000 keys). These points lie close together, where "
+        f"cosines vary less than exponentials: with M = {more} ours has error "
+        f"{100 * equal['ours']['relative_error']:.2f} %, and scikit-learn with M = 256 takes "
+        f"{ratio(equal, 'sklearn'):.1f} times as long."
     )
     print(parts[-1], flush=True)
 
     grow = [1024, 4096, 16384] if a.quick else [1024, 4096, 16384, 65536, 262_144, 1_048_576]
     points = [
-        (l, min(b.ours("forward", l, heads=1)["seconds"] for _ in range(a.rounds))) for l in grow
+        (l, min(b.ours("forward", l, threads=1, heads=1)["seconds"] for _ in range(a.rounds)))
+        for l in grow
     ]
     parts.append(
-        f"## Growth\n\nTime against length from {grow[0]} to {grow[-1]} tokens (one head, M = 128) grows as "
+        f"## Growth\n\nTime against length from {grow[0]} to {grow[-1]} tokens (one head, one thread, M = 128) grows as "
         f"L to the power {exponent(points):.3f}.\n\n![time against length](benchmarks.svg)"
     )
     print(parts[-1], flush=True)

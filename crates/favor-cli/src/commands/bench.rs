@@ -16,7 +16,8 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Kinds of work: forward, backward, causal, causal_backward, exact, exact_causal,
-    /// exact_backward, decode, product, with commas; all by default
+    /// exact_backward, decode, product, with commas; all of these by default. Or sgemm, a matrix
+    /// product by faer to compare with
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     work: Option<Vec<Work>>,
     /// Tokens, or points on each side of a product
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let request = Request {
-            works: self.work.unwrap_or_else(|| Work::ALL.to_vec()),
+            works: self.work.unwrap_or_else(|| Work::OURS.to_vec()),
             lengths: self.length,
             features: self.features,
             dim: self.dim,

@@ -6,6 +6,7 @@
 mod inputs;
 mod memory;
 mod report;
+mod sgemm;
 mod work;
 
 pub use report::{Measured, to_json, to_text};
@@ -42,7 +43,7 @@ pub struct Request {
 impl Default for Request {
     fn default() -> Self {
         Self {
-            works: Work::ALL.to_vec(),
+            works: Work::OURS.to_vec(),
             lengths: vec![1024, 4096, 16_384],
             features: vec![128],
             dim: 64,

@@ -1,6 +1,7 @@
 //! The kinds of work, and how each is measured.
 
 use super::inputs::Inputs;
+use super::sgemm::Squares;
 use super::{Measured, Request, memory};
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
@@ -39,11 +40,13 @@ pub enum Work {
     Decode,
     /// A product with the Gaussian kernel, `dim` columns, 4 values.
     Product,
+    /// The product of two square matrices by faer: what the machine can do.
+    Sgemm,
 }
 
 impl Work {
-    /// Every kind.
-    pub const ALL: [Self; 9] = [
+    /// Every kind of our own.
+    pub const OURS: [Self; 9] = [
         Self::Forward,
         Self::Backward,
         Self::Causal,
@@ -67,11 +70,12 @@ impl Work {
             Self::ExactBackward => "exact_backward",
             Self::Decode => "decode",
             Self::Product => "product",
+            Self::Sgemm => "sgemm",
         }
     }
 
     pub(super) fn uses_features(self) -> bool {
-        !matches!(self, Self::Exact | Self::ExactCausal | Self::ExactBackward)
+        !matches!(self, Self::Exact | Self::ExactCausal | Self::ExactBackward | Self::Sgemm)
     }
 
     pub(super) fn bearable(self, length: usize) -> bool {
@@ -86,9 +90,9 @@ impl Work {
 impl std::str::FromStr for Work {
     type Err = String;
     fn from_str(name: &str) -> std::result::Result<Self, String> {
-        Self::ALL.into_iter().find(|w| w.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("'{name}' is none of {names}")
+        Self::OURS.into_iter().chain([Self::Sgemm]).find(|w| w.name() == name).ok_or_else(|| {
+            let names = Self::OURS.map(Self::name).join(", ");
+            format!("'{name}' is none of {names}, sgemm")
         })
     }
 }
@@ -152,6 +156,14 @@ pub(super) fn measure(
             let run = || (0..tokens).try_for_each(|_| state.advance(token, token, token).map(drop));
             let (seconds, memory) = time(request.runs, run)?;
             (seconds / f64::from(tokens), memory, forward / length as f64)
+        }
+        Work::Sgemm => {
+            let squares = Squares::new(length);
+            let (seconds, memory) = time(request.runs, || {
+                squares.multiply(request.threads);
+                Ok(())
+            })?;
+            (seconds, memory, 2.0 * (length as f64).powi(3))
         }
         Work::Product => {
             let columns = dim;
