@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-
 # Short work is repeated for this many seconds: processors take a while to come up to speed.
 LEAST = 0.5
 

@@ -57,7 +57,7 @@ pub use draw::Coupling;
 pub use element::Element;
 pub use engine::{
     AdaptiveMaps, Choice, DecodeState, Gradients, Number, Options, ProductGradients, Redraw,
-    Statistics, Tensor, attention, attention_backward, auto_attention, choose,
+    Statistics, Tensor, attention, attention_backward, attention_into, auto_attention, choose,
     exact_attention_backward, exact_attention_tensors, kernel_product, kernel_product_backward,
 };
 pub use error::{Error, Result};

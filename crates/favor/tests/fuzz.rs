@@ -4,7 +4,8 @@
 use favor::draw::Stream;
 use favor::{
     Coupling, Error, Family, FeatureSpec, Kernel, Mask, Matrix, Moments, Options, Tensor,
-    attention, attention_backward, exact_attention, exact_attention_tensors, feature_attention,
+    attention, attention_backward, attention_into, exact_attention, exact_attention_tensors,
+    feature_attention,
 };
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,10 @@ fn check(seed: u64) {
     let tensor = |m: &'_ Matrix<f64>| [1, 1, m.rows(), m.columns()];
     let t = |m| Tensor::new(Matrix::as_slice(m), tensor(m)).unwrap();
     let ours = attention(&map, t(q), t(k), t(v), &options).expect(&what);
+    // Whatever was in the memory before, every number is written.
+    let mut over = vec![f64::NAN; ours.len()];
+    attention_into(&map, t(q), t(k), t(v), &options, &mut over).expect(&what);
+    assert_eq!(over, ours, "{what}");
     assert!(ours.iter().all(|x| x.is_finite()), "{what}");
     // Outputs are averages of the values: within their range, whatever the features do.
     let bound = v.as_slice().iter().fold(0.0_f64, |m, x| m.max(x.abs()));

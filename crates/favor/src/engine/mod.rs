@@ -23,7 +23,7 @@ mod threads;
 mod tile;
 
 pub use adapt::{AdaptiveMaps, Redraw, Statistics};
-pub use attention::{Gradients, Options, attention, attention_backward};
+pub use attention::{Gradients, Options, attention, attention_backward, attention_into};
 pub use auto::{Choice, auto_attention, choose};
 pub use decode::DecodeState;
 pub use exact::exact_attention_tensors;
