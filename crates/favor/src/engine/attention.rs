@@ -301,7 +301,7 @@ impl Plan {
         one: impl Fn(usize, &Task, &mut [T]) -> Result<()> + Sync,
     ) -> Result<()> {
         let shape = [self.batch, self.heads, self.queries, columns];
-        if out.len() != shape.iter().product() {
+        if out.len() != shape.iter().product::<usize>() {
             let reason = format!("{} numbers where {shape:?} is to be written", out.len());
             return Err(Error::invalid("output", reason));
         }
