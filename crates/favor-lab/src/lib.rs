@@ -14,9 +14,11 @@
 //! as text, JSON, CSV, SVG or a page.
 
 pub mod bench;
+pub mod data;
 pub mod demo;
 pub mod families;
 pub mod figure;
+pub mod finding;
 pub mod input;
 pub mod inspect;
 pub mod near;

@@ -72,6 +72,20 @@ fn six_panels_of_ten_series() {
 }
 
 #[test]
+fn marks_stand_where_they_are_asked_for() {
+    let points = vec![(15.0, 1.0), (130.0, 2.0)];
+    let panel = Panel::new("", "M", "y").x_scale(Scale::Log10).series(Series::new("a", points));
+    let marked = panel.clone().x_marks(vec![-1.0, 2.0, 16.0, 32.0, 64.0, 128.0, 512.0]);
+    let labels = |panel: Panel| texts(&parsed(&Figure::new("").panel(panel).to_svg()));
+    let found = labels(marked);
+    let has = |label: &str| found.iter().any(|t| t == label);
+    assert!(["16", "32", "64", "128"].into_iter().all(has), "{found:?}");
+    // No mark beyond the axis, and none of the round numbers.
+    assert!(!["512", "−1", "20", "50", "100"].into_iter().any(has), "{found:?}");
+    assert!(labels(panel).iter().any(|t| t == "50"));
+}
+
+#[test]
 fn points_without_a_place_leave_gaps() {
     let points = vec![
         (1.0, 1.0),

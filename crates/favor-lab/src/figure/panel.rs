@@ -23,6 +23,8 @@ pub struct Panel {
     pub y_scale: Scale,
     /// Ends of the vertical axis; without them it shows all values.
     pub y_limits: Option<(f64, f64)>,
+    /// Where the horizontal axis has its marks; without them at round numbers.
+    pub x_marks: Option<Vec<f64>>,
     /// The series.
     pub series: Vec<Series>,
     /// Horizontal lines to compare with.
@@ -61,6 +63,13 @@ impl Panel {
         self
     }
 
+    /// Puts the marks of the horizontal axis at the given values.
+    #[must_use]
+    pub fn x_marks(mut self, values: Vec<f64>) -> Self {
+        self.x_marks = Some(values);
+        self
+    }
+
     /// Adds a series.
     #[must_use]
     pub fn series(mut self, series: Series) -> Self {
@@ -80,7 +89,10 @@ impl Panel {
         let axes = self.x_axis().zip(self.y_axis());
         let (x_ticks, y_ticks) = match &axes {
             Some((x, y)) => (
-                ticks::across(x, width, axes::TICK_SIZE),
+                match &self.x_marks {
+                    Some(values) => ticks::chosen(x, values),
+                    None => ticks::across(x, width, axes::TICK_SIZE),
+                },
                 ticks::upward(y, height, axes::TICK_SIZE),
             ),
             None => (Ticks::default(), Ticks::default()),

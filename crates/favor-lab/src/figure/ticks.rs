@@ -29,6 +29,16 @@ pub(super) fn upward(axis: &Axis, length: f64, size: f64) -> Ticks {
     choose(axis, length, 24.0, |_| size)
 }
 
+/// Marks at these values, as far as the axis shows them.
+pub(super) fn chosen(axis: &Axis, values: &[f64]) -> Ticks {
+    let shown = values.iter().filter_map(|v| Some((axis.at(*v)?, *v)));
+    let major = shown
+        .filter(|(at, _)| (0.0..=1.0).contains(at))
+        .map(|(at, v)| Tick { at, label: Label::plain(signed(&v.to_string())) })
+        .collect();
+    Ticks { major, minor: Vec::new() }
+}
+
 /// As many marks as have room: one every `spacing` at most, and each label needs its `extent`
 /// and a gap.
 fn choose(axis: &Axis, length: f64, spacing: f64, extent: impl Fn(&Label) -> f64) -> Ticks {

@@ -1,40 +1,15 @@
-//! Where the images are, and reading them.
+//! Reading the images.
 
 use super::regime::{DIM, Regime};
 use super::report::Missing;
+use crate::data::DataFolder;
 use crate::input::{self, InputError, Problem};
 use crate::{Error, Result};
 use favor::Matrix;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const MNIST: &str = "mnist/mnist_t10k_8x8_area_u8.npy";
 const CIFAR10: &str = "cifar10/cifar10_test_8x8_gray_area_u8.npy";
-
-/// A folder of data and how it was chosen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataFolder {
-    /// The folder.
-    pub path: PathBuf,
-    /// Who chose it, for messages.
-    pub chosen_by: &'static str,
-    /// Whether a person asked for it, so that its absence is an error.
-    pub asked_for: bool,
-}
-
-/// The folder given, else that of the environment variable `FAVOR_DATA`, else `../shared/data`.
-pub fn data_folder(given: Option<PathBuf>) -> DataFolder {
-    if let Some(path) = given {
-        return DataFolder { path, chosen_by: "--data", asked_for: true };
-    }
-    match std::env::var_os("FAVOR_DATA").filter(|v| !v.is_empty()) {
-        Some(path) => DataFolder { path: path.into(), chosen_by: "FAVOR_DATA", asked_for: true },
-        None => DataFolder {
-            path: PathBuf::from("../shared/data"),
-            chosen_by: "the default",
-            asked_for: false,
-        },
-    }
-}
 
 /// The images, as numbers from 0 to 1.
 #[derive(Debug, Default)]
@@ -46,12 +21,8 @@ pub(super) struct Sources {
 impl DataFolder {
     /// Reads what the regimes need; what is not there is named instead.
     pub(super) fn load(&self, regimes: &[Regime]) -> Result<(Sources, Option<Missing>)> {
-        if self.asked_for && !self.path.is_dir() {
-            return Err(Error::Invalid(format!(
-                "{}: the folder {} does not exist; give a folder with {MNIST} and {CIFAR10}",
-                self.chosen_by,
-                self.path.display()
-            )));
+        if self.asked_for {
+            self.check(&format!("{MNIST} and {CIFAR10}"))?;
         }
         let mut files = Vec::new();
         let mut find = |name: &str, needed: bool| {

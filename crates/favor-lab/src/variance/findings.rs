@@ -3,23 +3,11 @@
 use super::report::gaps;
 use super::{Curve, Regime};
 use crate::families::{PAPER, SHOWN};
+use crate::finding::Finding;
 use favor::Family;
 
 /// Differences of logarithms below this count as "on par".
 const ON_PAR: f64 = 0.1;
-
-/// One claim and what we found.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Finding {
-    /// What is claimed, and by whom.
-    pub claim: String,
-    /// What we found.
-    pub found: String,
-    /// Whether it holds here.
-    pub holds: bool,
-    /// Where it does not, one line each.
-    pub exceptions: Vec<String>,
-}
 
 /// All findings that the curves can speak to.
 pub(super) fn compare(curves: &[Curve]) -> Vec<Finding> {

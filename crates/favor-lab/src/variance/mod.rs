@@ -19,8 +19,8 @@ mod regime;
 mod report;
 mod text;
 
-pub use data::{DataFolder, data_folder};
-pub use findings::Finding;
+pub use crate::data::{DataFolder, data_folder};
+pub use crate::finding::Finding;
 pub use regime::Regime;
 pub use report::{Curve, Missing, Point, Reproduction};
 

@@ -42,11 +42,7 @@ impl Reproduction {
             text.push('\n');
         }
         for finding in &self.findings {
-            let verdict = if finding.holds { "holds" } else { "does not hold" };
-            let _ = writeln!(text, "{}\n  {verdict}: {}", finding.claim, finding.found);
-            for exception in &finding.exceptions {
-                let _ = writeln!(text, "    {exception}");
-            }
+            let _ = write!(text, "{finding}");
         }
         let csv = out.join("variance.csv");
         let svg = out.join("variance.svg");
