@@ -72,6 +72,7 @@ fn help_and_version() {
         &["inspect", "--help"],
         &["reproduce", "--help"],
         &["reproduce", "variance", "--help"],
+        &["reproduce", "uci", "--help"],
         &["demo", "--help"],
     ] {
         let help = favor(arguments);
@@ -220,6 +221,43 @@ fn a_failed_run_leaves_no_file() {
     let output = favor(&["reproduce", "variance", "--data", &absent, "--out", &out]);
     refused(&output, &["absent"]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn kernel_classification_on_a_tiny_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir_all(data.join("uci8")).unwrap();
+    let file = data.join("uci8/banknote.txt");
+    let line = |i: usize| {
+        let row = &wave(60, 4, 0.0)[i];
+        let cells: Vec<String> = row.iter().map(f64::to_string).collect();
+        format!("{},{}\r\n", cells.join(","), u8::from(row[0] > 0.0))
+    };
+    let text: String = (0..60).map(line).collect();
+    fs::write(&file, &text).unwrap();
+    let (data, out) = (data.display().to_string(), folder.path().join("out"));
+    let out_name = out.display().to_string();
+    let base = ["reproduce", "uci", "--data", &data, "--out", &out_name, "--sets", "banknote"];
+    let run = |extra: &[&str]| favor(&[&base[..], extra].concat());
+    refused(&run(&["--seeds", "1"]), &["between 2 and"]);
+    refused(&run(&["--moments", "test"]), &["training", "queries"]);
+    refused(&run(&["--seeds", "two"]), &["two"]);
+    refused(&favor(&["reproduce", "uci", "--data", &data, "--sets", "iris"]), &["iris", "yeast"]);
+    let wifi = ["reproduce", "uci", "--data", &data, "--out", &out_name, "--sets", "wifi"];
+    refused(&favor(&wifi), &["wifi.txt", "no such file"]);
+    fs::write(&file, format!("{text}1,2,3\n")).unwrap();
+    refused(&run(&["--seeds", "2"]), &["banknote.txt", "line 61 has 3 columns where 5"]);
+    assert!(!out.exists());
+    fs::write(&file, &text).unwrap();
+    let output = run(&["--seeds", "2"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout(&output).contains("ranking by the average"));
+    assert!(fs::read_to_string(out.join("uci.svg")).unwrap().starts_with("<svg"));
+    // The same words again, but for the folder.
+    let again = run(&["--seeds", "2"]);
+    assert_eq!(stdout(&again), stdout(&output));
+    assert_ne!(stdout(&run(&["--seeds", "2", "--seed", "5"])), stdout(&output));
 }
 
 #[test]

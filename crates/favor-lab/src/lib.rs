@@ -4,6 +4,7 @@
 //! - [`inspect`] says how well random features serve on given queries and keys,
 //! - [`near`] measures what exact neighbours do to the error,
 //! - [`variance`] repeats the paper's comparison of variances,
+//! - [`uci`] repeats the paper's kernel classification,
 //! - [`demo`] shows the three jobs of the library on synthetic data, as one page,
 //! - [`mod@bench`] measures the engine on this machine,
 //! - [`input`] reads `.npy`, `.npz`, `.safetensors` and `.csv` files into matrices,
@@ -24,6 +25,7 @@ pub mod inspect;
 pub mod near;
 pub mod output;
 pub mod progress;
+pub mod uci;
 pub mod variance;
 
 mod error;

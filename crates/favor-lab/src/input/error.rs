@@ -142,6 +142,26 @@ pub enum Problem {
         /// The number of cells of the first line of numbers.
         wanted: usize,
     },
+    /// A line with more or fewer cells than the format has.
+    #[error("line {line} has {found} columns where {wanted} are wanted, separated by {separator}")]
+    Columns {
+        /// The line, from 1.
+        line: usize,
+        /// Its number of cells.
+        found: usize,
+        /// The number of cells of the format.
+        wanted: usize,
+        /// What stands between the cells.
+        separator: &'static str,
+    },
+    /// Fewer rows than the work needs.
+    #[error("holds {found} rows; at least {wanted} are needed")]
+    FewRows {
+        /// The number of rows.
+        found: usize,
+        /// The number that is needed.
+        wanted: usize,
+    },
     /// Bytes that are not text.
     #[error("line {line} is not text: it holds {what}")]
     NotText {

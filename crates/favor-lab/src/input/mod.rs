@@ -16,6 +16,7 @@ mod tensors;
 mod text;
 
 pub use error::{InputError, Problem};
+pub(crate) use text::number;
 
 use favor::Matrix;
 use kind::Kind;
@@ -97,6 +98,18 @@ fn read_named(path: &Path, name: Option<&str>) -> Named {
 
 /// Opens a file, says how many bytes it has, and compares its first bytes with its extension.
 fn open(path: &Path) -> Result<(Kind, File, u64), Problem> {
+    check_regular(path)?;
+    let kind = Kind::of_path(path)?;
+    let (mut file, size) = open_filled(path)?;
+    let mut start = [0; 16];
+    let got = dtype::fill(&mut file, &mut start)?;
+    kind.check(&start[..got])?;
+    file.rewind()?;
+    Ok((kind, file, size))
+}
+
+/// An error for anything but a file.
+fn check_regular(path: &Path) -> Result<(), Problem> {
     let metadata = fs::metadata(path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => Problem::Missing,
         _ => Problem::Io(e),
@@ -108,16 +121,23 @@ fn open(path: &Path) -> Result<(Kind, File, u64), Problem> {
     if !metadata.is_file() {
         return Err(Problem::NotAFile("a device or a pipe"));
     }
-    let kind = Kind::of_path(path)?;
-    let mut file = File::open(path)?;
-    if metadata.len() == 0 {
-        return Err(Problem::EmptyFile);
+    Ok(())
+}
+
+/// Opens a file that holds something, and says how many bytes.
+fn open_filled(path: &Path) -> Result<(File, u64), Problem> {
+    let file = File::open(path)?;
+    match file.metadata()?.len() {
+        0 => Err(Problem::EmptyFile),
+        size => Ok((file, size)),
     }
-    let mut start = [0; 16];
-    let got = dtype::fill(&mut file, &mut start)?;
-    kind.check(&start[..got])?;
-    file.rewind()?;
-    Ok((kind, file, metadata.len()))
+}
+
+/// The lines of a text file with their numbers, without those that are blank.
+pub(crate) fn lines(path: &Path) -> Result<Vec<(usize, String)>, Problem> {
+    check_regular(path)?;
+    let bytes = whole(&mut open_filled(path)?.0)?;
+    text::lines(&bytes).map(|line| line.map(|(number, text)| (number, text.to_owned()))).collect()
 }
 
 fn whole(file: &mut File) -> Result<Vec<u8>, Problem> {

@@ -8,15 +8,13 @@ use super::{Heads, Problem};
 /// The first line is a heading if none of its cells is a number. A first line that mixes numbers
 /// and words is an error, because it may be data with a slip in it.
 pub(super) fn read(bytes: &[u8]) -> Result<Heads, Problem> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut values = Vec::new();
     let mut columns = None;
     let mut rows = 0_u64;
     let mut heading_possible = true;
-    for (index, line) in bytes.split(|&b| b == b'\n').enumerate() {
-        let line_number = index + 1;
-        let line = text_of(line, line_number)?.trim();
-        if line.is_empty() || line.starts_with('#') {
+    for line in lines(bytes) {
+        let (line_number, line) = line?;
+        if line.starts_with('#') {
             continue;
         }
         if std::mem::take(&mut heading_possible) && is_heading(line) {
@@ -35,6 +33,15 @@ pub(super) fn read(bytes: &[u8]) -> Result<Heads, Problem> {
     }
     let shape = [rows, columns.unwrap_or(0) as u64];
     layout::heads(values, &shape, Order::C)
+}
+
+/// The lines that are not blank, trimmed, with their numbers from 1.
+pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, &str), Problem>> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let numbered = bytes.split(|&b| b == b'\n').enumerate();
+    numbered
+        .map(|(index, line)| Ok((index + 1, text_of(line, index + 1)?.trim())))
+        .filter(|line| !matches!(line, Ok((_, ""))))
 }
 
 fn text_of(line: &[u8], number: usize) -> Result<&str, Problem> {
@@ -56,7 +63,7 @@ fn is_heading(line: &str) -> bool {
     line.split(',').map(bare).all(|cell| !cell.is_empty() && cell.parse::<f64>().is_err())
 }
 
-fn number(cell: &str, line: usize, column: usize) -> Result<f64, Problem> {
+pub(crate) fn number(cell: &str, line: usize, column: usize) -> Result<f64, Problem> {
     let wanted = match cell.parse::<f64>() {
         Ok(value) if value.is_finite() => return Ok(value),
         Ok(_) => "a finite number",
