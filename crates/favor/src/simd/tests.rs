@@ -65,9 +65,10 @@ fn exp2_of_doubles_is_within_two_units() {
         kernels.exp2(&mut x);
         for (input, ours) in inputs.iter().zip(&x) {
             let exact = input.exp2();
-            // The reference itself is off by up to one unit.
+            // The reference itself is off by up to one unit; Miri adds some at random.
+            let allowed = if cfg!(miri) { 12.0 } else { 2.0 };
             let unit = (exact * f64::EPSILON).max(f64::from_bits(1));
-            let same = *ours == exact || (ours - exact).abs() <= 2.0 * unit;
+            let same = *ours == exact || (ours - exact).abs() <= allowed * unit;
             assert!(same, "{}: 2^{input} = {ours}, not {exact}", kernels.name);
         }
     }
