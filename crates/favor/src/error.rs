@@ -61,6 +61,9 @@ pub enum Error {
         /// What to do about it.
         hint: &'static str,
     },
+    /// The caller asked to stop.
+    #[error("cancelled before the end")]
+    Cancelled,
     /// Bytes that are not a feature map this version can read.
     #[error("not a readable feature map: {0}")]
     Format(String),

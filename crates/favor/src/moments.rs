@@ -57,6 +57,26 @@ impl Moments {
         Self { count: 0, weight: 0.0, mean: vec![0.0; dim], scatter: Matrix::zeros(dim, dim) }
     }
 
+    /// Moments that were computed elsewhere: the number of vectors, the sum of their weights, their
+    /// weighted mean, and their covariance with divisor the total weight.
+    ///
+    /// ```
+    /// use favor::{Moments, Rows};
+    /// let m = Moments::of(Rows::new(&[0.0, 0.0, 2.0, 0.0], 2, 2)?)?;
+    /// let again = Moments::from_parts(2, 2.0, m.mean().to_vec(), m.covariance())?;
+    /// assert_eq!(again, m);
+    /// # Ok::<(), favor::Error>(())
+    /// ```
+    pub fn from_parts(
+        count: u64,
+        weight: f64,
+        mean: Vec<f64>,
+        mut covariance: Matrix<f64>,
+    ) -> Result<Self> {
+        covariance.as_mut_slice().iter_mut().for_each(|c| *c *= weight);
+        Self::try_from(RawMoments { count, weight, mean, scatter: covariance })
+    }
+
     /// The moments of a set.
     pub fn of<T: Element>(rows: Rows<'_, T>) -> Result<Self> {
         let mut moments = Self::new(rows.columns());

@@ -92,7 +92,7 @@ impl Parameters {
     }
 
     /// The parameters with both transforms given; they must satisfy `R₁ᵀR₂ = I`.
-    pub(crate) fn checked(
+    pub fn checked(
         quadratic: Vec<f64>,
         query_transform: Matrix<f64>,
         key_transform: Matrix<f64>,

@@ -27,9 +27,11 @@ pub use report::{FamilyReport, HeadReport, Inspection, Measured, PairSample, Rec
 pub use request::{InputScale, Request};
 
 use crate::Result;
+use crate::input::Heads;
 use crate::progress::{Counter, Listener};
 use head::Head;
 use rayon::prelude::*;
+use request::Inputs;
 
 /// Up to this many pairs of a query and a key the variance is a mean over all of them.
 pub const MOST_PAIRS: usize = 1 << 22;
@@ -56,7 +58,38 @@ pub const MOST_FEATURES: usize = 1 << 16;
 /// ```
 pub fn inspect(request: &Request, listener: &Listener<'_>) -> Result<Inspection> {
     request.check()?;
-    let inputs = request.read()?;
+    inspect_inputs(request, &request.read()?, listener)
+}
+
+/// Inspects heads that are in memory. The request's files are not read; their names stand in the
+/// report and in messages.
+///
+/// ```
+/// use favor::Matrix;
+/// use favor_lab::{input::Heads, inspect, progress};
+/// let x = Matrix::from_fn(3, 2, |i, l| 0.1 * (i + l) as f64);
+/// let side = || Heads { heads: vec![x.clone()], three_dimensional: false };
+/// let request = inspect::Request { features: vec![16], ..inspect::Request::new("x", "y") };
+/// let found = inspect::inspect_arrays(&request, side(), side(), None, &progress::silent)?;
+/// assert_eq!(found.heads.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn inspect_arrays(
+    request: &Request,
+    queries: Heads,
+    keys: Heads,
+    values: Option<Heads>,
+    listener: &Listener<'_>,
+) -> Result<Inspection> {
+    request.check()?;
+    inspect_inputs(request, &request.put_together(queries, keys, values)?, listener)
+}
+
+fn inspect_inputs(
+    request: &Request,
+    inputs: &Inputs,
+    listener: &Listener<'_>,
+) -> Result<Inspection> {
     let counter = Counter::new(listener, inputs.heads.len() * (1 + request.families.len()));
     let heads: Result<Vec<Head<'_>>> = inputs
         .heads

@@ -108,6 +108,16 @@ impl Request {
         let queries = input::read_spec(&self.queries)?;
         let keys = input::read_spec(&self.keys)?;
         let values = self.values.as_deref().map(input::read_spec).transpose()?;
+        self.put_together(queries, keys, values)
+    }
+
+    /// Checks that the sides fit each other.
+    pub(super) fn put_together(
+        &self,
+        queries: Heads,
+        keys: Heads,
+        values: Option<Heads>,
+    ) -> Result<Inputs> {
         let (q, k) = (shape(&queries), shape(&keys));
         let both = |a: (&str, &str, &Heads), b: (&str, &str, &Heads), rule: &str| {
             let side = |(what, file, heads): (&str, &str, &Heads)| {

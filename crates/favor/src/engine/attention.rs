@@ -10,6 +10,7 @@ use super::strided::Strided;
 use super::tensor::Tensor;
 use crate::{Error, FeatureMap, Mask, Matrix, Result, feature_attention};
 use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a call of [`attention`] may see and use.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,6 +27,18 @@ pub struct Options<'a> {
     pub offsets: Option<&'a [usize]>,
     /// The number of threads; rayon's own by default. No result depends on it.
     pub threads: Option<usize>,
+    /// Another thread may set this to true: no further head is then begun, and the call ends with
+    /// [`Error::Cancelled`].
+    pub cancel: Option<&'a AtomicBool>,
+}
+
+impl Options<'_> {
+    fn check_cancelled(&self) -> Result<()> {
+        match self.cancel.is_some_and(|c| c.load(Ordering::Relaxed)) {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Attention by features over tensors `[batch, heads, length, dim]`: the fast way. `maps` holds one
@@ -307,7 +320,10 @@ impl Plan {
         }
         let tasks: Vec<_> = self.cut(out, columns).into_iter().enumerate().collect();
         super::threads::within(options.threads, || {
-            tasks.into_par_iter().try_for_each(|(i, (task, out))| one(i, &task, out))
+            tasks.into_par_iter().try_for_each(|(i, (task, out))| {
+                options.check_cancelled()?;
+                one(i, &task, out)
+            })
         })
     }
 
@@ -333,6 +349,7 @@ impl Plan {
         let tasks: Vec<_> = self.cut(&mut g.q, dim).into_iter().zip(parts).collect();
         super::threads::within(options.threads, || {
             tasks.into_par_iter().try_for_each(|((task, q_out), (k_out, v_out))| {
+                options.check_cancelled()?;
                 let (q, k, v) = task.views(q, k, v);
                 let head = HeadInputs {
                     q,

@@ -12,6 +12,7 @@ pub(crate) use packed::{Cached, PackedMap, PackedSide, Panels};
 use serde::{Deserialize, Serialize};
 pub(crate) use side::Block;
 use side::Projection;
+use std::sync::Arc;
 
 /// Rows that are turned into features at a time.
 pub(crate) const BLOCK: usize = 256;
@@ -88,16 +89,33 @@ impl FeatureSpec {
         }
         FeatureMap::assemble(*self, parameters.dim(), Some(parameters))
     }
+
+    /// The map with parameters and an ω of the caller's own, one row a feature: what
+    /// [`FeatureMap::parameters`] and [`FeatureMap::omega`] gave out makes the same map again.
+    ///
+    /// ```
+    /// use favor::{Family, FeatureSpec, Moments, Rows};
+    /// let m = Moments::of(Rows::new(&[1.0, 2.0, 3.0, 5.0], 2, 2)?)?;
+    /// let map = FeatureSpec::new(Family::Sde, 8).fit(&m, &m)?;
+    /// let (parameters, omega) = (map.parameters().unwrap().clone(), map.omega().clone());
+    /// assert_eq!(map.spec().with_omega(parameters, omega)?, map);
+    /// # Ok::<(), favor::Error>(())
+    /// ```
+    pub fn with_omega(&self, parameters: Parameters, omega: Matrix<f64>) -> Result<FeatureMap> {
+        let spec = Self { features: omega.rows(), ..*self };
+        let parameters = Some(parameters);
+        FeatureMap::from_record(Record { spec, parameters, omega, offsets: vec![] })
+    }
 }
 
-/// A fitted map: immutable, one for both sides, any kernel of the class.
+/// A fitted map: immutable, one for both sides, any kernel of the class. Copies share their numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Record", into = "Record")]
 pub struct FeatureMap {
-    record: Record,
-    query: Projection,
-    key: Projection,
-    packed: PackedCache,
+    record: Arc<Record>,
+    query: Arc<Projection>,
+    key: Arc<Projection>,
+    packed: Arc<PackedCache>,
 }
 
 /// All that defines a map; the rest is derived from it.
@@ -118,7 +136,7 @@ impl TryFrom<Record> for FeatureMap {
 
 impl From<FeatureMap> for Record {
     fn from(map: FeatureMap) -> Self {
-        map.record
+        Arc::unwrap_or_clone(map.record)
     }
 }
 
@@ -158,7 +176,8 @@ impl FeatureMap {
                 hint: "divide the data by a constant",
             });
         }
-        Ok(Self { query, key, record, packed: PackedCache::default() })
+        let (record, query, key) = (Arc::new(record), Arc::new(query), Arc::new(key));
+        Ok(Self { query, key, record, packed: Arc::default() })
     }
 
     /// What the map was fitted as.

@@ -179,12 +179,6 @@ pub(crate) struct PackedCache {
     double: OnceLock<Option<PackedMap<f64>>>,
 }
 
-impl Clone for PackedCache {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
 impl PartialEq for PackedCache {
     fn eq(&self, _: &Self) -> bool {
         true

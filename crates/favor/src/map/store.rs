@@ -32,7 +32,7 @@ impl FeatureMap {
     /// # Ok::<(), favor::Error>(())
     /// ```
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let Record { spec, parameters, omega, offsets } = &self.record;
+        let Record { spec, parameters, omega, offsets } = &*self.record;
         let (m, d) = omega.shape();
         let mut arrays: Vec<(&str, Vec<usize>, &[f64])> =
             vec![("omega", vec![m, d], omega.as_slice())];

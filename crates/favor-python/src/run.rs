@@ -1,0 +1,68 @@
+//! Calls of the library: without the interpreter's lock, interruptible, and without panics.
+//!
+//! A short call runs where it is. A long one runs on a thread of its own, while the calling thread
+//! wakes up now and then to let Python look at its signals. If that raises (Ctrl-C), the call ends
+//! at once; the thread behind it is told to stop, which it does before the next head, and what it
+//! still computes is dropped. It owns everything that it reads.
+
+use crate::errors;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// Multiplications up to which a call is short: some milliseconds.
+const SHORT: f64 = 1e7;
+
+/// How often a long call looks at the signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Runs `work`, which takes about so many multiplications. It gets the flag that tells it to stop.
+pub(crate) fn run<R, E>(
+    py: Python<'_>,
+    multiplications: f64,
+    work: impl FnOnce(&AtomicBool) -> Result<R, E> + Send + 'static,
+) -> PyResult<R>
+where
+    R: Send + 'static,
+    E: ToString + Send + 'static,
+{
+    let guarded = |stop: &AtomicBool| catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(panic);
+    let finish = |result: Result<Result<R, E>, String>| match result {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(errors::value(error.to_string())),
+        Err(message) => Err(PyRuntimeError::new_err(message)),
+    };
+    if multiplications < SHORT {
+        return finish(py.detach(|| guarded(&AtomicBool::new(false))));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let (send, receive) = sync_channel(1);
+    let flag = stop.clone();
+    // A caller that has gone away is no reason to complain.
+    let begin = std::thread::Builder::new().name("favor_sharp".into());
+    begin.spawn(move || send.send(guarded(&flag)).unwrap_or(()))?;
+    // The receiver is moved in and out because it may not be shared.
+    let mut receive = receive;
+    loop {
+        let (result, back) = py.detach(move || (receive.recv_timeout(LOOK), receive));
+        receive = back;
+        match result {
+            Ok(result) => return finish(result),
+            Err(RecvTimeoutError::Disconnected) => return finish(Err("it ended early".into())),
+            Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| {
+                stop.store(true, Ordering::Relaxed);
+            })?,
+        }
+    }
+}
+
+/// What a panic said: a defect of the library, told as one line.
+fn panic(payload: Box<dyn std::any::Any + Send>) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    format!("internal error, please report it: {text}")
+}

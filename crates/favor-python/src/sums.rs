@@ -1,0 +1,83 @@
+//! Sums over keys that are fed in pieces, merged, and applied to queries.
+
+use crate::arrays::{self, doubles, give, give_matrix};
+use crate::errors;
+use crate::map::FeatureMap;
+use crate::product::give_scaled;
+use crate::run::run;
+use pyo3::prelude::*;
+
+/// `SᵀC` of the keys seen so far.
+#[pyclass(module = "favor_sharp")]
+pub(crate) struct KeySums(favor::KeySums);
+
+#[pymethods]
+impl KeySums {
+    #[new]
+    fn new(map: &Bound<'_, FeatureMap>, columns: usize) -> Self {
+        Self(favor::KeySums::new(&map.get().0, columns))
+    }
+
+    /// Adds a piece of the keys with their values.
+    fn add(
+        &mut self,
+        py: Python<'_>,
+        map: &Bound<'_, FeatureMap>,
+        keys: &Bound<'_, PyAny>,
+        values: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (map, mut sums) = (map.get().0.clone(), self.0.clone());
+        let (keys, values) = (doubles("keys", keys)?, doubles("values", values)?);
+        let work = (keys.shape[0] * map.features()) as f64 * map.dim() as f64;
+        self.0 = run(py, work, move |_| {
+            sums.add(&map, keys.rows()?, values.rows()?)?;
+            Ok::<_, favor::Error>(sums)
+        })?;
+        Ok(())
+    }
+
+    /// Adds the sums over other keys.
+    fn merge(&mut self, other: &Self) -> PyResult<()> {
+        let mut all = self.0.clone();
+        all.merge(&other.0).map_err(errors::library)?;
+        self.0 = all;
+        Ok(())
+    }
+
+    /// The product for a set of queries: logarithmic scales of the rows, and the rows.
+    fn apply(
+        &self,
+        py: Python<'_>,
+        map: &Bound<'_, FeatureMap>,
+        queries: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        let (map, sums) = (map.get().0.clone(), self.0.clone());
+        let queries = doubles("queries", queries)?;
+        let work = (queries.shape[0] * map.features()) as f64 * map.dim() as f64;
+        give_scaled(py, run(py, work, move |_| sums.apply(&map, queries.rows()?))?)
+    }
+
+    /// Puts together what `log_scale` and `sums` gave out.
+    #[staticmethod]
+    fn from_parts(log_scale: &Bound<'_, PyAny>, sums: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let log_scale = arrays::vector("log_scale", log_scale)?;
+        let sums = doubles("sums", sums)?.rows().map_err(errors::library)?.to_f64(1.0);
+        favor::KeySums::from_parts(log_scale, sums).map(Self).map_err(errors::library)
+    }
+
+    #[getter]
+    fn log_scale(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        give(py, self.0.log_scale().to_vec(), &[self.0.log_scale().len()])
+    }
+
+    #[getter]
+    fn sums(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        give_matrix(py, self.0.sums().clone())
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
+        let make = py.get_type::<Self>().getattr("from_parts")?.unbind();
+        let parts = (self.log_scale(py)?, self.sums(py)?).into_pyobject(py)?;
+        Ok((make, parts.into_any().unbind()))
+    }
+}

@@ -1,0 +1,55 @@
+"""Random features for the softmax and Gaussian kernels.
+
+NumPy arrays in and out. The adapters live in ``favor_sharp.sklearn``, ``favor_sharp.torch`` and
+``favor_sharp.hf``, each behind an extra of its name.
+
+>>> import numpy as np, favor_sharp as fs
+>>> rng = np.random.default_rng(0)
+>>> q, k, v = (rng.standard_normal((2, 4, 300, 16), dtype=np.float32) for _ in range(3))
+>>> maps = fs.fit_maps(q, k, features=128)
+>>> fs.attention(q, k, v, maps).shape
+(2, 4, 300, 16)
+"""
+
+from ._inspect import Inspection, inspect
+from ._native import (
+    Choice,
+    DecodeState,
+    FeatureMap,
+    KeySums,
+    Moments,
+    __version__,
+    attention,
+    attention_backward,
+    auto_attention,
+    choose,
+    exact_attention,
+    exact_attention_backward,
+    exact_kernel_product,
+    fit_maps,
+    kernel_product,
+    log_kernel,
+    predicted_error,
+)
+
+__all__ = [
+    "Choice",
+    "DecodeState",
+    "FeatureMap",
+    "Inspection",
+    "KeySums",
+    "Moments",
+    "__version__",
+    "attention",
+    "attention_backward",
+    "auto_attention",
+    "choose",
+    "exact_attention",
+    "exact_attention_backward",
+    "exact_kernel_product",
+    "fit_maps",
+    "inspect",
+    "kernel_product",
+    "log_kernel",
+    "predicted_error",
+]

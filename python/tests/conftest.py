@@ -1,0 +1,15 @@
+"""Where the data of some tests are."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def data() -> Path:
+    """The folder of `FAVOR_DATA`, or the test is skipped."""
+    folder = os.environ.get("FAVOR_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("set FAVOR_DATA to the folder of the data")
+    return Path(folder)

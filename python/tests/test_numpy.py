@@ -1,0 +1,329 @@
+"""The NumPy layer: equal to plain definitions, whatever the strides, masks and formats."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import favor_sharp as fs
+import numpy as np
+import pytest
+
+SHAPE = (2, 3, 70, 8)
+RNG = np.random.default_rng(1)
+
+
+def tensors(shape=SHAPE, dtype=np.float64, spread=0.7):
+    rng = np.random.default_rng(7)
+    return tuple((spread * rng.standard_normal(shape)).astype(dtype) for _ in range(3))
+
+
+def by_definition(q, k, v, maps, causal=False, key_mask=None):
+    """Attention by features, straight from the features of each head."""
+    out = np.empty((*q.shape[:3], v.shape[3]))
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            map = maps[h % len(maps)]
+            weights = map.transform(q[b, h]) @ map.transform(k[b, h], side="key").T
+            if causal:
+                weights = np.tril(weights)
+            if key_mask is not None:
+                weights = weights * key_mask[b]
+            out[b, h] = weights @ v[b, h] / weights.sum(1, keepdims=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def maps():
+    q, k, _ = tensors()
+    return fs.fit_maps(q, k, features=48, seed=3)
+
+
+@pytest.fixture
+def mask():
+    mask = np.ones((2, 70), bool)
+    mask[0, 50:] = False
+    mask[1, :9] = False
+    return mask
+
+
+# The rounding of each format, times what a sum over 70 keys and 48 features can add up to.
+TOLERANCE = {np.float64: 1e-12, np.float32: 2e-4, np.float16: 2e-2}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_its_definition(maps, mask, causal, dtype):
+    q, k, v = tensors(dtype=dtype)
+    if causal:
+        mask[1, 0] = True  # every query sees a key
+    out = fs.attention(q, k, v, maps, causal=causal, key_mask=mask)
+    assert out.dtype == dtype and out.shape == SHAPE
+    wide = [x.astype(np.float64) for x in (q, k, v)]
+    wanted = by_definition(*wide, maps, causal, mask)
+    assert np.abs(out - wanted).max() < TOLERANCE[dtype]
+
+
+def test_strides_are_read_in_place(maps):
+    q, k, v = tensors(dtype=np.float32)
+    wanted = fs.attention(q, k, v, maps)
+    swapped = [
+        np.ascontiguousarray(x.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3) for x in (q, k, v)
+    ]
+    assert not swapped[0].flags.c_contiguous
+    assert np.array_equal(fs.attention(*swapped, maps), wanted)
+    reversed_keys = fs.attention(q, k[:, :, ::-1], v[:, :, ::-1], maps)
+    assert np.allclose(reversed_keys, wanted, atol=1e-5)
+    doubled = np.repeat(q, 2, axis=3)[..., ::2]
+    assert np.array_equal(fs.attention(doubled, k, v, maps), wanted)
+    raw = np.zeros(q.nbytes + 1, np.uint8)
+    unaligned = raw[1:].view(np.float32).reshape(q.shape)
+    unaligned[...] = q
+    assert np.array_equal(fs.attention(unaligned, k, v, maps), wanted)
+    broadcast = np.broadcast_to(k[:1], k.shape)
+    assert np.array_equal(
+        fs.attention(q, broadcast, v, maps), fs.attention(q, broadcast.copy(), v, maps)
+    )
+
+
+def test_axes_may_be_missing(maps):
+    q, k, v = tensors()
+    whole = fs.attention(q, k, v, maps)
+    assert np.array_equal(fs.attention(q[0], k[0], v[0], maps), whole[0])
+    assert np.array_equal(fs.attention(q[0, 1], k[0, 1], v[0, 1], maps[1]), whole[0, 1])
+
+
+def test_padding_leaves_no_trace(maps, mask):
+    q, k, v = tensors()
+    out = fs.attention(q, k, v, maps, key_mask=mask)
+    k, v = k.copy(), v.copy()
+    k[~mask[:, None].repeat(3, 1)] = np.nan
+    v[~mask[:, None].repeat(3, 1)] = np.inf
+    assert np.array_equal(fs.attention(q, k, v, maps, key_mask=mask), out)
+
+
+def test_exact_is_softmax(mask):
+    q, k, v = tensors()
+    logits = np.einsum("bhid,bhjd->bhij", q, k) / np.sqrt(8)
+    logits = np.where(mask[:, None, None], logits, -np.inf)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    out = fs.exact_attention(q, k, v, key_mask=mask)
+    assert np.abs(out - weights @ v).max() < 1e-12
+
+
+def test_features_come_close_to_exact():
+    q, k, v = tensors((1, 1, 400, 8))
+    v = v + 1.0
+    exact = fs.exact_attention(q, k, v)
+    map = fs.fit_maps(q, k, features=4096)
+    predicted = fs.predicted_error(map[0], q[0, 0, ::40], k[0, 0], v[0, 0])
+    error = np.linalg.norm(fs.attention(q, k, v, map) - exact) / np.linalg.norm(exact)
+    # The prediction is for independent draws of a sample of the queries.
+    assert 0.3 * predicted < error < 2 * predicted < 0.5
+
+
+def test_near_field_and_packed_sequences(maps):
+    q, k, v = tensors((1, 3, 70, 8))
+    everything = fs.attention(q, k, v, maps, near=70)
+    assert np.abs(everything - fs.exact_attention(q, k, v)).max() < 1e-12
+    packed = fs.attention(q, k, v, maps, offsets=[0, 30, 70])
+    apart = [fs.attention(*(x[:, :, a:b] for x in (q, k, v)), maps) for a, b in ((0, 30), (30, 70))]
+    assert np.abs(packed - np.concatenate(apart, 2)).max() < 1e-13
+
+
+def test_auto_keeps_hopeless_heads_exact():
+    q, k, v = tensors((1, 2, 300, 8))
+    q[:, 1] *= 40
+    maps = fs.fit_maps(q, k, features=32)
+    choices = fs.choose(q, k, v + 1, maps, tolerance=0.5)
+    assert [c.exact for c in choices] == [False, True]
+    assert "exact" in str(choices[1]) and choices[0].predicted_error < 0.5
+    out = fs.auto_attention(q, k, v, maps, choices)
+    assert np.abs(out[:, 1] - fs.exact_attention(q, k, v)[:, 1]).max() < 1e-12
+    assert np.array_equal(out[:, 0], fs.attention(q, k, v, maps)[:, 0])
+
+
+def test_gradients_are_those_of_differences(maps, mask):
+    q, k, v = tensors()
+    weight = np.random.default_rng(5).standard_normal(SHAPE)
+
+    def check(forward, backward):
+        out = forward(q, k, v)
+        gradients = backward(q, k, v, out, weight)
+        for which in range(3):
+            step = np.random.default_rng(which).standard_normal(SHAPE)
+            moved = [
+                [x + s * 1e-5 * step * (i == which) for i, x in enumerate((q, k, v))]
+                for s in (1, -1)
+            ]
+            slope = (
+                sum(s * (forward(*x) * weight).sum() for s, x in zip((1, -1), moved, strict=True))
+                / 2e-5
+            )
+            assert slope == pytest.approx((gradients[which] * step).sum(), rel=1e-6, abs=1e-6)
+
+    for options in ({"key_mask": mask}, {"causal": True}, {"near": 16}):
+        check(
+            lambda *x, o=options: fs.attention(*x, maps, **o),
+            lambda *x, o=options: fs.attention_backward(*x, maps, **o),
+        )
+    check(fs.exact_attention, fs.exact_attention_backward)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_decoding_is_causal_attention(maps, dtype):
+    q, k, v = tensors(dtype=dtype)
+    whole = fs.attention(q, k, v, maps, causal=True)
+    state = fs.DecodeState(maps, batch=2, heads=3, value_dim=8, dtype=np.dtype(dtype).name)
+    parts = [state.advance(*(x[:, :, :60] for x in (q, k, v)))]
+    state = fs.DecodeState.from_bytes(maps, state.to_bytes(), dtype=state.dtype)
+    parts += [state.advance(*(x[:, :, i : i + 1] for x in (q, k, v))) for i in range(60, 70)]
+    assert state.tokens == 70
+    assert np.abs(np.concatenate(parts, 2) - whole).max() < TOLERANCE[dtype]
+    with pytest.raises(TypeError, match="state is of"):
+        state.advance(
+            *(x.astype(np.float64 if dtype != np.float64 else np.float32) for x in (q, k, v))
+        )
+
+
+def test_products():
+    x, y = 0.4 * RNG.standard_normal((90, 5)), 0.4 * RNG.standard_normal((120, 5))
+    c = RNG.standard_normal((120, 2))
+    kernel = np.exp(-0.5 * ((x[:, None] - y[None]) ** 2).sum(2))
+    exact = fs.exact_kernel_product(x, y, c, kernel="gaussian")
+    assert np.allclose(exact, kernel @ c, atol=1e-12)
+    assert np.allclose(fs.log_kernel(x, y, kernel=-0.5), np.log(kernel), atol=1e-12)
+    map = fs.FeatureMap.fit(x, y, features=64, kernel="gaussian")
+    features = map.transform(x) @ map.transform(y, side="key").T
+    assert np.allclose(fs.kernel_product(map, x, y, c), features @ c, atol=1e-12)
+    assert np.allclose(np.exp(map.log_features(x)) / 8, map.transform(x), rtol=1e-12)
+    scale, rows = fs.kernel_product(map, 1e3 * x, y, c, log_scale=True)
+    assert np.isfinite(scale).all() and np.isfinite(rows).all()
+    with pytest.raises(ValueError, match="overflow|log"):
+        fs.exact_kernel_product(100 * x, 100 * y, c, kernel="softmax")
+    whole = fs.KeySums(map, 2)
+    whole.add(map, y[:50], c[:50])
+    rest = pickle.loads(pickle.dumps(fs.KeySums(map, 2)))
+    rest.add(map, y[50:], c[50:])
+    whole.merge(rest)
+    scale, rows = whole.apply(map, x)
+    assert np.allclose(np.exp(scale)[:, None] * rows, features @ c, atol=1e-12)
+
+
+def test_moments_merge_and_fit():
+    x = RNG.standard_normal((40, 3))
+    first, second = fs.Moments(x[:10]), fs.Moments(x[10:], np.ones(30))
+    both = first.merge(second)
+    assert np.allclose(both.mean, x.mean(0)) and np.allclose(both.covariance, np.cov(x.T, ddof=0))
+    again = pickle.loads(pickle.dumps(both))
+    assert again.count == 40 and np.allclose(again.covariance, both.covariance, rtol=1e-15)
+    fitted = fs.FeatureMap.fit(both, features=8), fs.FeatureMap.fit(x, features=8)
+    assert np.allclose(fitted[0].transform(x), fitted[1].transform(x))
+
+
+def test_maps_are_kept(tmp_path):
+    x = RNG.standard_normal((40, 3))
+    for family in ("balanced", "sde", "trig"):
+        map = fs.FeatureMap.fit(x, features=8, family=family, seed=2**63 + 5)
+        map.save(tmp_path / "map")
+        assert map == fs.FeatureMap.load(tmp_path / "map") == pickle.loads(pickle.dumps(map))
+    map = fs.FeatureMap.fit(x, features=8)
+    spec = {n: getattr(map, n) for n in ("family", "scale", "coupling", "seed")}
+    assert fs.FeatureMap.from_arrays(**map.arrays(), kernel=map.alpha, **spec) == map
+    with pytest.raises(OSError, match="does not exist"):
+        map.save(tmp_path / "none" / "map")
+    (tmp_path / "map").write_bytes(b"not a map")
+    with pytest.raises(ValueError, match=r"map: not a readable feature map"):
+        fs.FeatureMap.load(tmp_path / "map")
+    with pytest.raises(OSError, match="missing"):
+        fs.FeatureMap.load(tmp_path / "missing")
+
+
+def test_inspect():
+    q, k, v = tensors((2, 60, 4))
+    found = fs.inspect(q, k, v, features=[16], families=["pos", "balanced"])
+    assert len(found.heads) == 2 and found.heads[0]["dim"] == 4
+    assert "d^(-1/4)" in str(found)
+    alone = fs.inspect(q[0], k[0], features=[16], families=["pos"])
+    assert alone.heads[0]["scale"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda q, k, v, m: fs.attention(q.astype(int), k, v, m), TypeError, "int64"),
+        (lambda q, k, v, m: fs.attention(q, k.astype("f4"), v, m), TypeError, "k holds float32"),
+        (lambda q, k, v, m: fs.attention(q, k[:, :, :5], v, m), ValueError, "do not fit"),
+        (lambda q, k, v, m: fs.attention(q, k, v, m[:2]), ValueError, "2 maps"),
+        (lambda q, k, v, m: fs.attention(q, k, v, [1]), TypeError, "FeatureMap"),
+        (lambda q, k, v, m: fs.attention(q, k, v, m, key_mask=np.ones((2, 70))), TypeError, "bool"),
+        (lambda q, k, v, m: fs.attention(q[0, 0, 0], k, v, m), ValueError, "1 axes"),
+        (lambda q, k, v, m: fs.attention(q * np.nan, k, v, m), ValueError, "nan|NaN"),
+        (lambda q, k, v, m: fs.attention("abc", k, v, m), TypeError, "q holds"),
+        (
+            lambda q, k, v, m: fs.attention(q, k, v, m, near=-1),
+            (OverflowError, ValueError),
+            "negative",
+        ),
+        (lambda q, k, v, m: fs.fit_maps(q, k, family="best"), ValueError, "none of trig"),
+        (lambda q, k, v, m: fs.fit_maps(q, k, kernel="rbf"), ValueError, "none of softmax"),
+        (lambda q, k, v, m: fs.fit_maps(q, k, features=0), ValueError, "rows|feature|ω"),
+        (lambda q, k, v, m: fs.inspect(q[0], k[0], features=[0]), ValueError, "features: 0"),
+        (lambda q, k, v, m: fs.FeatureMap.fit(q[0, 0, :0]), ValueError, "empty"),
+        (lambda q, k, v, m: fs.DecodeState(m, heads=2, value_dim=3), ValueError, "3 maps"),
+        (lambda q, k, v, m: m[0].transform(q[0, 0], side="left"), ValueError, "left"),
+    ],
+)
+def test_refusals_are_told(maps, call, error, words):
+    with pytest.raises(error, match=words):
+        call(*tensors(), maps)
+
+
+def test_the_lock_is_released():
+    q, k, v = tensors((1, 2, 4000, 32), np.float32)
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    start = time.perf_counter()
+    fs.exact_attention(q, k, v, threads=1)
+    end = time.perf_counter()
+    done.set()
+    thread.join()
+    inside = [t for t in ticks if start < t < end]
+    assert len(inside) >= 3, f"{len(inside)} ticks in {end - start:.3f} s"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to a process alone")
+def test_interrupts_end_long_calls():
+    program = """
+import numpy as np, favor_sharp as fs, time
+x = np.random.default_rng(0).standard_normal((1, 64, 16384, 64), dtype=np.float32)
+print("begin", flush=True)
+try:
+    fs.exact_attention(x, x, x)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    small = x[:, :1, :100]
+    print(fs.exact_attention(small, small, small).shape, flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begin\n"
+    time.sleep(0.5)
+    start = time.perf_counter()
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "interrupted\n"
+    # The whole would take minutes.
+    assert time.perf_counter() - start < 10
+    assert process.stdout.readline() == "(1, 1, 100, 64)\n"
+    process.kill()
+    process.wait()
