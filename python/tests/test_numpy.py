@@ -203,7 +203,7 @@ def test_products():
     assert np.allclose(np.exp(map.log_features(x)) / 8, map.transform(x), rtol=1e-12)
     scale, rows = fs.kernel_product(map, 1e3 * x, y, c, log_scale=True)
     assert np.isfinite(scale).all() and np.isfinite(rows).all()
-    with pytest.raises(ValueError, match="overflow|log"):
+    with pytest.raises(ValueError, match=r"overflow|log"):
         fs.exact_kernel_product(100 * x, 100 * y, c, kernel="softmax")
     whole = fs.KeySums(map, 2)
     whole.add(map, y[:50], c[:50])

@@ -1,0 +1,378 @@
+"""The PyTorch layer: the engine and plain operations agree, and torch's machinery works."""
+
+import copy
+import io
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import favor_sharp as fs  # noqa: E402
+from favor_sharp.torch import FavorAttention, favor_attention, fit_maps, pack, unpack  # noqa: E402
+from favor_sharp.torch._operator import attention as operator  # noqa: E402
+
+SHAPE = (2, 3, 70, 8)
+
+
+def tensors(shape=SHAPE, dtype=torch.float64, spread=0.7):
+    generator = torch.Generator().manual_seed(3)
+    return [
+        (spread * torch.randn(shape, generator=generator, dtype=torch.float64))
+        .to(dtype)
+        .requires_grad_()
+        for _ in range(3)
+    ]
+
+
+@pytest.fixture(scope="module")
+def maps():
+    q, k, _ = tensors()
+    return fit_maps(q, k, features=48, seed=3)
+
+
+@pytest.fixture
+def mask():
+    mask = torch.ones(2, 70, dtype=torch.bool)
+    mask[0, 50:] = False
+    mask[1, 1:9] = False
+    return mask
+
+
+def with_gradients(x, **options):
+    out = favor_attention(*x, **options)
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return out, *torch.autograd.grad((out * weight.to(out.dtype)).sum(), x)
+
+
+# The rounding of the format, times what the sums over keys and features can add up to.
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 5e-4)])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("count", ["head", "one", "sequence"])
+def test_both_ways_agree(maps, mask, causal, masked, count, dtype, tolerance):
+    x = tensors(dtype=dtype)
+    maps = {"head": maps, "one": maps[:1], "sequence": torch.cat([maps, maps.flip(0)])}[count]
+    options = {"maps": maps, "is_causal": causal, "attn_mask": mask if masked else None}
+    rust = with_gradients(x, engine="rust", **options)
+    plain = with_gradients(x, engine="torch", **options)
+    for a, b in zip(rust, plain, strict=True):
+        assert (a - b).abs().max() < tolerance * max(1.0, float(b.detach().abs().max()))
+
+
+def test_large_logits_stay_finite(maps):
+    x = tensors(spread=12.0)
+    logits = x[0] @ x[1].mT / 8**0.5
+    assert logits.abs().max() > 80
+    for causal in (False, True):
+        for engine in ("rust", "torch"):
+            found = with_gradients(x, maps=maps, is_causal=causal, engine=engine)
+            assert all(part.isfinite().all() for part in found)
+
+
+def test_gradients_are_those_of_differences(maps):
+    q, k, v = tensors((1, 3, 5, 8))
+    for causal in (False, True):
+        assert torch.autograd.gradcheck(
+            lambda *x, c=causal: favor_attention(*x, maps=maps, is_causal=c), (q, k, v)
+        )
+
+
+def test_the_operator_is_well_made(maps, mask):
+    q, k, v = tensors()
+    for arguments in [(q, k, v, maps, mask, False, 0), (q, k, v, maps, None, True, 0)]:
+        torch.library.opcheck(operator, arguments)
+
+
+def test_a_call_without_maps_fits_them(mask):
+    q, k, v = tensors()
+    out = favor_attention(q, k, v, features=32, seed=5)
+    assert torch.equal(out, favor_attention(q, k, v, maps=fit_maps(q, k, features=32, seed=5)))
+    with pytest.raises(ValueError, match="future"):
+        favor_attention(q, k, v, is_causal=True)
+    padded = torch.where(mask[:, None, :, None], k, torch.nan)
+    a, b = (favor_attention(q, x, v, mask[:, None, None], features=32) for x in (k, padded))
+    assert torch.equal(a, b)
+
+
+def test_masks_are_read_as_torch_reads_them(maps, mask):
+    q, k, v = tensors()
+    wanted = favor_attention(q, k, v, mask, maps=maps)
+    additive = torch.zeros(2, 1, 1, 70).masked_fill(~mask[:, None, None], -torch.inf)
+    assert torch.equal(favor_attention(q, k, v, additive, maps=maps), wanted)
+    wide = mask[:, None, None].expand(2, 3, 70, 70)
+    assert torch.equal(favor_attention(q, k, v, wide, maps=maps), wanted)
+    with pytest.raises(ValueError, match="differs between queries"):
+        favor_attention(q, k, v, wide.clone(), maps=maps)
+    with pytest.raises(ValueError, match="dropout"):
+        favor_attention(q, k, v, dropout_p=0.1)
+    with pytest.raises(ValueError, match="the maps carry it"):
+        favor_attention(q, k, v, maps=maps, scale=1.0)
+
+
+def test_axes_may_be_missing(maps):
+    q, k, v = tensors()
+    whole = favor_attention(q, k, v, maps=maps)
+    assert torch.equal(favor_attention(q[0], k[0], v[0], maps=maps), whole[0])
+    assert torch.equal(favor_attention(q[0, 0], k[0, 0], v[0, 0], maps=maps[:1]), whole[0, 0])
+    few = favor_attention(q, k[:, :1], v[:, :1], maps=maps, enable_gqa=True)
+    assert torch.equal(
+        few, favor_attention(q, *(x[:, :1].repeat(1, 3, 1, 1) for x in (k, v)), maps=maps)
+    )
+
+
+def test_exact_heads(maps, mask):
+    q, k, v = tensors()
+    for options in (
+        {},
+        {"attn_mask": mask},
+        {"is_causal": True},
+        {"attn_mask": mask, "is_causal": True},
+    ):
+        some = favor_attention(q, k, v, maps=maps, exact_heads=[2, 0], **options)
+        features = favor_attention(q, k, v, maps=maps, **options)
+        exact = fs.exact_attention(
+            *(x.detach().numpy() for x in (q, k, v)),
+            causal=options.get("is_causal", False),
+            key_mask=mask.numpy() if "attn_mask" in options else None,
+        )
+        assert (some[:, 1] - features[:, 1]).abs().max() < 1e-13
+        for head in (0, 2):
+            assert (some[:, head] - torch.from_numpy(exact[:, head])).abs().max() < 1e-12
+
+
+def test_strides_of_zero_copy(maps):
+    q, k, v = tensors(dtype=torch.float32)
+    swapped = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+    assert not swapped[0].is_contiguous()
+    wanted = favor_attention(q, k, v, maps=maps)
+    assert torch.equal(favor_attention(*swapped, maps=maps), wanted)
+
+
+def test_maps_survive_as_tensors(maps):
+    native = unpack(maps, 8)
+    assert torch.equal(pack(native), maps)
+    from favor_sharp.torch import _maps
+
+    _maps._KEPT.clear()
+    assert unpack(maps.clone(), 8) == native
+    _maps._KEPT.clear()
+    broken = maps.clone()
+    broken[0, 20] += 1
+    with pytest.raises(ValueError, match="damaged"):
+        unpack(broken, 8)
+    trig = fs.FeatureMap.fit(np.eye(3), features=4, family="trig")
+    with pytest.raises(ValueError, match="positive"):
+        pack(trig)
+
+
+# ---- the module
+
+
+def module(**options):
+    torch.manual_seed(0)
+    options = {"features": 32, "batch_first": True} | options
+    return FavorAttention(24, 3, **options)
+
+
+def inputs(batch=2, length=40):
+    return torch.randn(batch, length, 24, generator=torch.Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_it_stands_in_for_multihead_attention(batch_first):
+    torch.manual_seed(0)
+    theirs = torch.nn.MultiheadAttention(24, 3, batch_first=batch_first, kdim=10, vdim=12)
+    ours = FavorAttention.from_multihead(theirs, near=64, redraw=None)
+    x = inputs() if batch_first else inputs().transpose(0, 1)
+    k, v = x[..., :10], x[..., :12]
+    padding = torch.zeros(2, 40, dtype=torch.bool)
+    padding[1, 30:] = True
+    # A near field of everything is exact attention.
+    causal = torch.nn.Transformer.generate_square_subsequent_mask(40)
+    for options in (
+        {},
+        {"key_padding_mask": padding},
+        {"attn_mask": causal},
+        {"attn_mask": causal, "is_causal": True},
+    ):
+        wanted, _ = theirs(x, k, v, need_weights=False, **options)
+        out, weights = ours(x, k, v, **options)
+        assert weights is None and (out - wanted).abs().max() < 1e-5
+    one = ours(
+        x[0] if batch_first else x[:, 0], *(y[0] if batch_first else y[:, 0] for y in (k, v))
+    )[0]
+    whole = ours(x, k, v)[0]
+    assert (one - (whole[0] if batch_first else whole[:, 0])).abs().max() < 1e-5
+    with pytest.raises(ValueError, match="nothing else"):
+        ours(x, k, v, attn_mask=torch.ones(40, 40, dtype=torch.bool).tril(-3))
+
+
+def test_it_is_called_inside_torchs_encoder():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(24, 3, 32, batch_first=True).eval()
+    wanted = layer(inputs())
+    layer.self_attn = FavorAttention.from_multihead(layer.self_attn, features=32, near=64)
+    calls = []
+    layer.self_attn.register_forward_hook(lambda *_: calls.append(1))
+    with torch.inference_mode():  # where torch takes its fast path
+        assert (layer(inputs()) - wanted).abs().max() < 1e-5
+    assert calls
+
+
+def test_padding_and_future_leave_no_trace():
+    net, x = module(redraw=None).eval(), inputs()
+    net.calibrate(x, x, x)
+    short = net(x[:, :30], x[:, :30], x[:, :30])[0]
+    padding = torch.zeros(2, 40, dtype=torch.bool)
+    padding[:, 30:] = True
+    assert (net(x, x, x, key_padding_mask=padding)[0][:, :30] - short).abs().max() < 1e-6
+    changed = x.clone()
+    changed[:, 30:] = torch.randn(2, 10, 24)
+    a, b = (net(y, y, y, is_causal=True)[0][:, :30] for y in (x, changed))
+    assert torch.equal(a, b)
+
+
+def test_padding_is_in_no_statistic():
+    x, padding = inputs(), torch.zeros(2, 40, dtype=torch.bool)
+    padding[:, 30:] = True
+    whole, cut = module(), module()
+    noise = x.clone()
+    noise[:, 30:] = 1e3
+    whole(noise, noise, noise, key_padding_mask=padding)
+    cut(x[:, :30], x[:, :30], x[:, :30])
+    a, b = (m.statistics.view(torch.float64) for m in (whole, cut))
+    assert (a - b).abs().max() < 1e-12
+
+
+def test_redraw_policy():
+    x = inputs()
+    net = module(redraw=3)
+    blank = net.maps
+    drawn = []
+    for _ in range(7):
+        net(x, x, x)
+        drawn.append(net.maps)
+    assert not torch.equal(blank, drawn[0])
+    same = [torch.equal(a, b) for a, b in itertools.pairwise(drawn)]
+    assert same == [True, True, False, True, True, False]
+    net.eval()
+    net(x, x, x)
+    assert torch.equal(net.maps, drawn[-1])
+    once = module(redraw=None)
+    once(x, x, x)
+    fitted = once.maps
+    once(2 * x, x, x)
+    assert torch.equal(once.maps, fitted)
+    # The maps are those of the statistics.
+    q, k, _ = once._project(x, x, x)
+    a, b = (m[:, 8:].view(torch.float64) for m in (fit_maps(q, k, features=32), fitted))
+    assert (a - b).abs().max() < 1e-6
+
+
+def test_causal_statistics_are_of_the_past():
+    x, other = inputs(), 3 * inputs().flip(1)
+    nets = module(), module()
+    outs = [
+        net(y, y, y, is_causal=True)[0]
+        for net, y in zip(nets, (x, torch.cat([x[:, :20], other[:, 20:]], 1)), strict=True)
+    ]
+    assert torch.equal(outs[0][:, :20], outs[1][:, :20])
+    first = nets[0].maps
+    nets[0](x, x, x, is_causal=True)
+    assert not torch.equal(nets[0].maps, first)
+
+
+def test_state_is_kept():
+    x = inputs()
+    net = module()
+    net(x, x, x)
+    net.eval()
+    wanted = net(x, x, x)[0]
+    file = io.BytesIO()
+    torch.save(net.state_dict(), file)
+    file.seek(0)
+    other = module(seed=9).eval()
+    assert not torch.equal(other(x, x, x)[0], wanted)
+    other.load_state_dict(torch.load(file))
+    assert torch.equal(other(x, x, x)[0], wanted)
+    twin = copy.deepcopy(net)
+    assert torch.equal(twin(x, x, x)[0], wanted)
+    net.train()(2 * x, x, x)
+    assert torch.equal(twin(x, x, x)[0], wanted)
+
+
+def test_other_formats():
+    x = inputs()
+    net = module(redraw=None)
+    net(x, x, x)
+    net.eval()
+    wanted = net(x, x, x)[0]
+    maps = net.maps
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = net(x, x, x)[0]
+    assert mixed.dtype == torch.bfloat16 and (mixed.float() - wanted).abs().max() < 0.05
+    for dtype, tolerance in ((torch.float64, 1e-5), (torch.bfloat16, 0.05), (torch.float16, 0.01)):
+        cast = copy.deepcopy(net).to(dtype)
+        assert torch.equal(cast.maps, maps)
+        y = x.to(dtype)
+        assert (cast(y, y, y)[0].to(wanted.dtype) - wanted).abs().max() < tolerance
+
+
+def test_training_with_autocast():
+    x, net = inputs(), module()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        net(x, x, x)[0].float().square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+
+
+def test_compile():
+    x = inputs().requires_grad_()
+    net = module(redraw=None)
+    net(x, x, x)
+    net.eval()
+    wanted = net(x, x, x)[0]
+    fast = torch.compile(net, fullgraph=True, backend="aot_eager")
+    out = fast(x, x, x)[0]
+    assert (out - wanted).abs().max() < 1e-6
+    gradients = [torch.autograd.grad(o.square().sum(), x)[0] for o in (out, wanted)]
+    assert (gradients[0] - gradients[1]).abs().max() < 1e-4
+    training = torch.compile(module(), backend="aot_eager")
+    training(x, x, x)[0].sum().backward()
+    assert int(training.calls) == 1
+
+
+def test_it_learns():
+    torch.manual_seed(0)
+    net = torch.nn.ModuleDict(
+        {
+            "attention": FavorAttention(16, 2, batch_first=True, features=64),
+            "out": torch.nn.Linear(16, 1),
+        }
+    )
+    optimiser = torch.optim.Adam(net.parameters(), 1e-2)
+    losses = []
+    for step in range(80):
+        x = torch.randn(16, 20, 16, generator=torch.Generator().manual_seed(step))
+        loss = (
+            (net["out"](net["attention"](x, x, x)[0])[..., 0] - x[..., 0].mean(1, keepdim=True))
+            .square()
+            .mean()
+        )
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:10])
+
+
+def test_two_processes(tmp_path):
+    """DistributedDataParallel over gloo: the same gradients and maps everywhere."""
+    program = Path(__file__).with_name("two_processes.py")
+    file = tmp_path / "meeting"
+    run = [subprocess.Popen([sys.executable, program, str(rank), file]) for rank in (0, 1)]
+    assert [p.wait(timeout=120) for p in run] == [0, 0]

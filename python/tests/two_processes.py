@@ -1,0 +1,44 @@
+"""One of two processes that train together; run by a test."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from favor_sharp.torch import FavorAttention
+from torch.nn.parallel import DistributedDataParallel
+
+rank, meeting = int(sys.argv[1]), sys.argv[2]
+torch.set_num_threads(1)
+dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+torch.manual_seed(rank)
+# Different weights and draws at first: the first process decides.
+net = DistributedDataParallel(
+    FavorAttention(16, 2, features=32, seed=rank, redraw=2, batch_first=True)
+)
+optimiser = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(5):
+    x = torch.randn(4, 20, 16)
+    optimiser.zero_grad()
+    net(x, x, x)[0].square().mean().backward()
+    optimiser.step()
+
+
+def differ(tensor: torch.Tensor) -> bool:
+    both = [torch.empty_like(tensor) for _ in range(2)]
+    dist.all_gather(both, tensor.contiguous())
+    return not torch.equal(*both)
+
+
+for name, parameter in net.named_parameters():
+    assert not differ(parameter.data), name
+    assert not differ(parameter.grad), name
+# Buffers are handed round at the beginning of a call.
+net.eval()
+net.train()
+net.module.redraw = None
+x = torch.ones(1, 4, 16)
+out = net(x, x, x)[0]
+for name, buffer in net.named_buffers():
+    assert not differ(buffer), name
+assert not differ(out.data)
+dist.destroy_process_group()
