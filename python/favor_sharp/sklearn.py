@@ -1,0 +1,364 @@
+"""scikit-learn: kernel methods by features, in time linear in the number of samples.
+
+All of them estimate sums of the Gaussian kernel ``exp(-gamma ‖x - y‖²)``. A map is fitted first, to the
+mean and covariance of the data of ``fit``, of the first ``partial_fit`` or of ``fit_map``, and does not
+change after; the rest are sums, which any order and any number of workers give alike.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    DensityMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
+from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import FeatureMap, KeySums, Moments
+
+__all__ = ["FavorSampler", "KernelClassifier", "KernelDensityEstimator", "KernelRegressor"]
+
+POSITIVE = "pos hyperbolic ge sade ade sde sde_shifted ade_shifted balanced".split()
+
+
+class _Mapped(BaseEstimator):
+    """What all of them share: the parameters and the map.
+
+    gamma: of the kernel; ``"scale"`` is ``1 / (n_features * X.var())``.
+    n_components: the number of random features.
+    family, coupling: which features, and how their draws depend on one another.
+    random_state: decides the draws.
+    """
+
+    _families = (*POSITIVE, "trig", "trig_pair")
+
+    def __init__(
+        self,
+        *,
+        gamma: float | str = "scale",
+        n_components: int = 256,
+        family: str = "balanced",
+        coupling: str = "orthogonal",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.gamma = gamma
+        self.n_components = n_components
+        self.family = family
+        self.coupling = coupling
+        self.random_state = random_state
+
+    def fit_map(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None):
+        """Fits the map alone, for example on a part of the data; ``partial_fit`` then uses it."""
+        X = self._samples(X, reset=True)
+        self._forget()
+        self._fit_map(X, _weights(sample_weight, X))
+        return self
+
+    def _samples(self, X: ArrayLike, reset: bool) -> NDArray[np.float64]:
+        return validate_data(self, X, dtype=np.float64, reset=reset)
+
+    def _forget(self) -> None:
+        """What was learned before does not belong to a new map."""
+        for name in ("map_", "gamma_", "sums_", "weight_", "classes_", "_width"):
+            vars(self).pop(name, None)
+
+    def _check(self) -> None:
+        if not (self.gamma == "scale" if isinstance(self.gamma, str) else self.gamma > 0):
+            raise ValueError(f"gamma={self.gamma!r}: 'scale' or a positive number is needed")
+        if not (isinstance(self.n_components, Integral) and self.n_components > 0):
+            raise ValueError(f"n_components={self.n_components!r}: a positive integer is needed")
+        if self.family not in self._families:
+            raise ValueError(f"family={self.family!r} is none of {', '.join(self._families)}")
+
+    def _fit_map(self, X: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
+        self._check()
+        if not (weights > 0).any():
+            raise ValueError("sample_weight: all weights are zero; at least one must be positive")
+        moments = _rounded(Moments(X, weights))
+        if self.gamma == "scale":
+            mean = moments.mean
+            variance = (np.diag(moments.covariance) + mean**2).mean() - mean.mean() ** 2
+            self.gamma_ = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        else:
+            self.gamma_ = float(self.gamma)
+        self.map_ = FeatureMap.fit(
+            moments,
+            features=self.n_components,
+            family=self.family,
+            coupling=self.coupling,
+            kernel="gaussian",
+            scale=np.sqrt(2.0 * self.gamma_),
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+        )
+
+
+def _weights(sample_weight: ArrayLike | None, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    if sample_weight is None or isinstance(sample_weight, Real):
+        return np.full(len(X), 1.0 if sample_weight is None else float(sample_weight))
+    weights = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weights.shape != (len(X),):
+        raise ValueError(f"sample_weight has shape {weights.shape}; {(len(X),)} is needed")
+    if (weights < 0).any():
+        raise ValueError("sample_weight: negative weights make no sense")
+    return weights
+
+
+def _rounded(moments: Moments) -> Moments:
+    """The moments without their last bits, in which weights differ from repetitions and one order of
+    the samples from another. Where directions are alike, as with fewer samples than dimensions, these
+    bits would decide the directions of the features."""
+    mean, covariance = moments.mean, moments.covariance
+    unit = 2.0**-34 * np.exp2(np.floor(np.log2(np.trace(covariance) or 1.0)))
+    step = 2.0**-34 * np.exp2(np.floor(np.log2(np.abs(mean).max() or 1.0)))
+    covariance = np.round(covariance / unit) * unit
+    return Moments.from_parts(1, 1.0, np.round(mean / step) * step, covariance)
+
+
+class FavorSampler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Mapped):
+    """Features whose inner products estimate the Gaussian kernel, beside RBFSampler and Nystroem.
+
+    A positive family gives positive features, so that every estimate of the kernel is positive too;
+    ``"trig_pair"`` and ``"trig"`` are the classical ones, which are bounded.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> Z = FavorSampler(gamma=0.1, n_components=512, random_state=0).fit_transform(X)
+    >>> abs(Z[0] @ Z[1] - np.exp(-0.1 * ((X[0] - X[1]) ** 2).sum())) < 0.1
+    np.True_
+    """
+
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None):
+        """Fits the map to the mean and covariance of the samples."""
+        return self.fit_map(X, sample_weight=sample_weight)
+
+    def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None):
+        """As ``fit`` at the first call. Later calls change nothing: features that change would spoil
+        what was learned from them."""
+        if not hasattr(self, "map_"):
+            return self.fit_map(X, sample_weight=sample_weight)
+        _weights(sample_weight, self._samples(X, reset=False))
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """The features, one row a sample."""
+        check_is_fitted(self, "map_")
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        if not self.map_.positive:
+            return self.map_.transform(X)
+        # The two sides of the kernel have the same features but for a constant factor.
+        logs = self.map_.log_features(X) + self.map_.log_features(X, side="key")
+        with np.errstate(over="ignore"):
+            features = np.exp(logs / 2 - np.log(self.n_components) / 2, dtype=X.dtype)
+        if not np.isfinite(features).all():
+            row = int(np.argmin(np.isfinite(features).all(1)))
+            raise ValueError(
+                f"the features of sample {row} overflow; scale the data or use a trig family"
+            )
+        return features
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.map_.features
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class _Summed(_Mapped):
+    """What is learned by sums over the samples."""
+
+    _families = POSITIVE
+
+    def _add(self, X: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+        if not hasattr(self, "sums_"):
+            self.sums_ = KeySums(self.map_, values.shape[1])
+        self.sums_.add(self.map_, X, values)
+
+    def _ready(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        check_is_fitted(self, "sums_")
+        return self.sums_.apply(self.map_, self._samples(X, reset=False))
+
+    def merge(self, other):
+        """Adds what another estimator with the same map has learned from other samples."""
+        check_is_fitted(self, "sums_")
+        check_is_fitted(other, "sums_")
+        if self.map_ != other.map_:
+            raise ValueError("merge: the maps differ; give copies of one fit_map to all workers")
+        if not np.array_equal(getattr(self, "classes_", ()), getattr(other, "classes_", ())):
+            raise ValueError("merge: the classes differ; name them all in partial_fit")
+        self.sums_.merge(other.sums_)
+        if hasattr(self, "weight_"):
+            self.weight_ += other.weight_
+        return self
+
+
+class KernelClassifier(ClassifierMixin, _Summed):
+    """The class with the largest sum of kernel values: ``Σ K(x, x_i) r_i`` over one-hot labels ``r``.
+
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [1.0], [1.1]])
+    >>> model = KernelClassifier(gamma=10.0, random_state=0).fit(X, ["a", "a", "b", "b"])
+    >>> list(model.predict([[0.05], [1.2]]))
+    [np.str_('a'), np.str_('b')]
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
+        """Fits the map, and sums over the samples."""
+        X, y = self._labelled(X, y, reset=True)
+        self._forget()
+        return self._learn(X, y, unique_labels(y), sample_weight)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
+        """Adds samples. The first call names all classes, and fits the map unless ``fit_map`` did."""
+        begun = hasattr(self, "classes_")
+        X, y = self._labelled(X, y, reset=not hasattr(self, "map_"))
+        if not begun and classes is None:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        if begun and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"classes={classes!r} is not the same as on the first call: {self.classes_!r}"
+            )
+        return self._learn(X, y, self.classes_ if begun else unique_labels(classes), sample_weight)
+
+    def _labelled(
+        self, X: ArrayLike, y: ArrayLike, reset: bool
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        check_classification_targets(y)
+        return X, y
+
+    def _learn(self, X, y, classes, sample_weight):
+        weights = _weights(sample_weight, X)
+        places = np.searchsorted(classes, y)
+        unknown = (places >= len(classes)) | (classes[np.minimum(places, len(classes) - 1)] != y)
+        if unknown.any():
+            raise ValueError(
+                f"y holds {y[unknown.argmax()]!r}, which is none of the classes {classes!r}"
+            )
+        if not hasattr(self, "map_"):
+            self._fit_map(X, weights)
+        labels = np.zeros((len(X), len(classes)))
+        labels[np.arange(len(X)), places] = weights
+        self._add(X, labels)
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The shares of the classes in the sum."""
+        _, sums = self._ready(X)
+        # Beyond all samples every sum may vanish.
+        total = sums.sum(1, keepdims=True)
+        return np.where(total > 0, sums / np.where(total > 0, total, 1.0), 1.0 / len(self.classes_))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class with the largest sum."""
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(1)]
+
+
+class KernelRegressor(RegressorMixin, _Summed):
+    """The mean of the targets, weighted by the kernel (Nadaraya and Watson).
+
+    Between the samples it is a smooth mean; where a trend matters more, as in many dimensions, put a
+    ``FavorSampler`` before a ``Ridge`` instead.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
+        """Fits the map, and sums over the samples."""
+        X, y = self._valued(X, y, reset=True)
+        self._forget()
+        return self._learn(X, y, sample_weight)
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
+        """Adds samples. The first call fits the map unless ``fit_map`` did."""
+        X, y = self._valued(X, y, reset=not hasattr(self, "map_"))
+        return self._learn(X, y, sample_weight)
+
+    def _valued(
+        self, X: ArrayLike, y: ArrayLike, reset: bool
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, reset=reset, multi_output=True, y_numeric=True
+        )
+        return X, np.asarray(y, np.float64)
+
+    def _learn(self, X, y, sample_weight):
+        weights = _weights(sample_weight, X)
+        if getattr(self, "_width", y.shape[1:]) != y.shape[1:]:
+            raise ValueError(
+                f"y has shape {y.shape}; the samples before had targets of shape {self._width}"
+            )
+        if not hasattr(self, "map_"):
+            self._fit_map(X, weights)
+        targets = y.reshape(len(y), -1) * weights[:, None]
+        self._add(X, np.column_stack([targets, weights]))
+        self._width = y.shape[1:]
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The weighted means."""
+        _, sums = self._ready(X)
+        total = sums[:, -1:]
+        # Beyond all samples every weight may vanish; 0 is then as good as any.
+        means = np.where(total > 0, sums[:, :-1] / np.where(total > 0, total, 1.0), 0.0)
+        return means.reshape(len(means), *self._width)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        # On a linear function of ten dimensions a local mean explains less than half.
+        tags.regressor_tags.poor_score = True
+        return tags
+
+
+class KernelDensityEstimator(DensityMixin, _Summed):
+    """A density: the mean of Gaussians around the samples, ``gamma = 1 / (2 bandwidth²)``."""
+
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None):
+        """Fits the map, and sums over the samples."""
+        X = self._samples(X, reset=True)
+        self._forget()
+        return self._learn(X, sample_weight)
+
+    def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None):
+        """Adds samples. The first call fits the map unless ``fit_map`` did."""
+        return self._learn(self._samples(X, reset=not hasattr(self, "map_")), sample_weight)
+
+    def _learn(self, X, sample_weight):
+        weights = _weights(sample_weight, X)
+        if not hasattr(self, "map_"):
+            self._fit_map(X, weights)
+        self._add(X, weights[:, None])
+        self.weight_ = getattr(self, "weight_", 0.0) + weights.sum()
+        return self
+
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The logarithm of the density at each sample."""
+        scale, sums = self._ready(X)
+        with np.errstate(divide="ignore"):
+            logs = scale + np.log(sums[:, 0]) - np.log(self.weight_)
+        return logs + self.n_features_in_ / 2 * np.log(self.gamma_ / np.pi)
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """The logarithm of the likelihood of all samples together."""
+        return float(self.score_samples(X).sum())

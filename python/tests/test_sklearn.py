@@ -1,0 +1,169 @@
+"""The scikit-learn layer: its own checks, and agreement with exact kernel sums."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+sklearn = pytest.importorskip("sklearn")
+
+from favor_sharp.sklearn import (  # noqa: E402
+    FavorSampler,
+    KernelClassifier,
+    KernelDensityEstimator,
+    KernelRegressor,
+)
+from scipy.sparse import csr_array  # noqa: E402
+from sklearn.base import clone  # noqa: E402
+from sklearn.datasets import load_digits, make_moons  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.metrics.pairwise import rbf_kernel  # noqa: E402
+from sklearn.model_selection import GridSearchCV, train_test_split  # noqa: E402
+from sklearn.neighbors import KernelDensity  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
+
+ALL = [FavorSampler, KernelClassifier, KernelRegressor, KernelDensityEstimator]
+SUMMED = ALL[1:]
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 3))
+Y = (X[:, 0] + 0.3 * RNG.normal(size=300) > 0).astype(int) + 2 * (X[:, 1] > 1)
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("family", ["balanced", "trig_pair"])
+def test_their_own_checks(kind, family):
+    if family == "trig_pair" and kind is not FavorSampler:
+        pytest.skip("sums need positive features")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(kind(family=family), on_fail=None, on_skip=None)
+    assert len(results) > 40
+    bad = [(r["check_name"], r["exception"]) for r in results if r["status"] in ("failed", "xfail")]
+    assert not bad
+
+
+def output(model, X):
+    for name in ("predict_proba", "predict", "score_samples", "transform"):
+        if hasattr(model, name):
+            return getattr(model, name)(X)
+
+
+@pytest.mark.parametrize(
+    "family", ["balanced", "sde", "ge", "pos", "ade", "sade", "trig", "trig_pair"]
+)
+def test_features_estimate_the_kernel(family):
+    x = X[:60]
+    exact = rbf_kernel(x, gamma=0.15)
+    many = [
+        FavorSampler(
+            gamma=0.15, n_components=512, family=family, coupling="iid", random_state=s
+        ).fit_transform(x)
+        for s in range(24)
+    ]
+    estimates = np.stack([z @ z.T for z in many])
+    error = estimates.mean(0) - exact
+    deviation = estimates.std(0, ddof=1) / np.sqrt(len(many))
+    # Unbiased: the mean of all pairs lies within its standard error, from pairs that share draws.
+    assert np.sqrt((error**2).mean()) < 2 * np.sqrt((deviation**2).mean()) < 0.1
+
+
+def test_sums_come_close_to_exact_ones():
+    kernel = rbf_kernel(X[:50], X, gamma=0.2)
+    options = {"gamma": 0.2, "n_components": 4096, "random_state": 0}
+    labels = np.eye(4)[Y]
+    shares = kernel @ labels / kernel.sum(1, keepdims=True)
+    assert (
+        np.abs(KernelClassifier(**options).fit(X, Y).predict_proba(X[:50]) - shares).mean() < 0.02
+    )
+    targets = np.column_stack([X[:, 0], X[:, 1] ** 2])
+    means = kernel @ targets / kernel.sum(1, keepdims=True)
+    assert np.abs(KernelRegressor(**options).fit(X, targets).predict(X[:50]) - means).mean() < 0.05
+    theirs = KernelDensity(bandwidth=np.sqrt(1 / 0.4)).fit(X)
+    ours = KernelDensityEstimator(**options).fit(X)
+    assert np.abs(ours.score_samples(X[:50]) - theirs.score_samples(X[:50])).mean() < 0.05
+    assert ours.score(X[:50]) == pytest.approx(ours.score_samples(X[:50]).sum())
+
+
+@pytest.mark.parametrize("kind", SUMMED)
+def test_pieces_and_workers(kind):
+    model = kind(n_components=64, random_state=1).fit(X, Y)
+    begun = kind(n_components=64, random_state=1).fit_map(X)
+    more = {"classes": np.unique(Y)} if kind is KernelClassifier else {}
+    workers = [pickle.loads(pickle.dumps(begun)) for _ in range(3)]
+    parts = zip(np.split(X, 3), np.split(Y, 3), strict=True)
+    states = [
+        pickle.dumps(w.partial_fit(x, y, **more)) for w, (x, y) in zip(workers, parts, strict=True)
+    ]
+    whole = pickle.loads(states[0])
+    for state in states[1:]:
+        whole.merge(pickle.loads(state))
+    assert np.allclose(output(whole, X), output(model, X), rtol=1e-9)
+    with pytest.raises(ValueError, match="maps differ"):
+        whole.merge(kind(n_components=64, random_state=2).fit(X, Y))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_weights_are_repetitions(kind):
+    weights = RNG.integers(0, 4, 300)
+    a = kind(n_components=64, random_state=1).fit(X, Y, sample_weight=weights)
+    b = kind(n_components=64, random_state=1).fit(np.repeat(X, weights, 0), np.repeat(Y, weights))
+    assert np.allclose(output(a, X), output(b, X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_copies_and_refusals(kind):
+    model = kind(n_components=32, random_state=0).fit(X, Y)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(output(again, X), output(model, X))
+    assert clone(model).get_params() == model.get_params()
+    with pytest.raises(TypeError, match="dense data is required"):
+        kind().fit(csr_array(X), Y)
+    with pytest.raises(ValueError, match="family"):
+        kind(family="best").fit(X, Y)
+    with pytest.raises(ValueError, match="gamma"):
+        kind(gamma=-1.0).fit(X, Y)
+    with pytest.raises(ValueError, match="NaN"):
+        kind().fit(np.where(X > 2, np.nan, X), Y)
+
+
+def test_names():
+    sampler = FavorSampler(n_components=3).fit(X)
+    assert list(sampler.get_feature_names_out()) == [
+        "favorsampler0",
+        "favorsampler1",
+        "favorsampler2",
+    ]
+
+
+def test_frozen_after_the_first_piece():
+    sampler = FavorSampler(n_components=16, random_state=0).partial_fit(X[:100])
+    before = sampler.transform(X)
+    assert np.array_equal(sampler.partial_fit(5 * X).transform(X), before)
+
+
+def test_pipelines_and_searches():
+    x, y = make_moons(400, noise=0.2, random_state=0)
+    pipeline = make_pipeline(
+        StandardScaler(),
+        FavorSampler(n_components=100, random_state=0),
+        LogisticRegression(max_iter=2000),
+    )
+    search = GridSearchCV(
+        pipeline,
+        {"favorsampler__gamma": [0.1, 1.0], "favorsampler__family": ["balanced", "trig_pair"]},
+        cv=3,
+    )
+    assert search.fit(x, y).best_score_ > 0.93
+    search = GridSearchCV(KernelClassifier(random_state=0), {"gamma": [1.0, 10.0]}, cv=3)
+    assert search.fit(x, y).best_score_ > 0.93
+
+
+def test_digits():
+    x, y = load_digits(return_X_y=True)
+    a, b, c, d = train_test_split(x / 16, y, random_state=0)
+    model = KernelClassifier(gamma=0.2, n_components=4096, random_state=0).fit(a, c)
+    exact = (rbf_kernel(b, a, gamma=0.2) @ np.eye(10)[c]).argmax(1)
+    assert model.score(b, d) > (exact == d).mean() - 0.03 > 0.85
