@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 
-import favor_sharp as fs
 import numpy as np
 import pytest
+
+import favor_sharp as fs
 
 SHAPE = (2, 3, 70, 8)
 RNG = np.random.default_rng(1)

@@ -8,12 +8,6 @@ import pytest
 
 sklearn = pytest.importorskip("sklearn")
 
-from favor_sharp.sklearn import (  # noqa: E402
-    FavorSampler,
-    KernelClassifier,
-    KernelDensityEstimator,
-    KernelRegressor,
-)
 from scipy.sparse import csr_array  # noqa: E402
 from sklearn.base import clone  # noqa: E402
 from sklearn.datasets import load_digits, make_moons  # noqa: E402
@@ -24,6 +18,13 @@ from sklearn.neighbors import KernelDensity  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
+
+from favor_sharp.sklearn import (  # noqa: E402
+    FavorSampler,
+    KernelClassifier,
+    KernelDensityEstimator,
+    KernelRegressor,
+)
 
 ALL = [FavorSampler, KernelClassifier, KernelRegressor, KernelDensityEstimator]
 SUMMED = ALL[1:]

@@ -4,8 +4,9 @@ import sys
 
 import torch
 import torch.distributed as dist
-from favor_sharp.torch import FavorAttention
 from torch.nn.parallel import DistributedDataParallel
+
+from favor_sharp.torch import FavorAttention
 
 rank, meeting = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(1)

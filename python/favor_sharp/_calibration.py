@@ -1,0 +1,332 @@
+"""Maps for the layers of a model, fitted to texts, kept beside it, with a report of every head."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from . import FeatureMap, Moments, predicted_error
+from .torch import pack
+
+FILE = "favor_sharp.safetensors"
+MAPS, EXACT = "favor_maps", "favor_exact_heads"
+# Queries and keys of each sampled sequence that a prediction looks at, and sequences of each layer.
+QUERIES, KEYS, SEQUENCES = 8, 128, 6
+
+
+@dataclass
+class Head:
+    """One head: the predicted relative error of its output by features, and what is done."""
+
+    layer: str
+    head: int
+    predicted_error: float
+    exact: bool
+
+
+@dataclass
+class Calibration:
+    """What was fitted; ``print`` it."""
+
+    heads: list[Head]
+    features: int
+    family: str
+    tolerance: float
+    file: Path | None
+
+    @property
+    def by_features(self) -> int:
+        """How many heads features serve."""
+        return sum(not head.exact for head in self.heads)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.features} features of {self.family}: they serve {self.by_features} of "
+            f"{len(self.heads)} heads within {100 * self.tolerance:.0f} % of the output"
+        ]
+        layers: dict[str, list[Head]] = {}
+        for head in self.heads:
+            layers.setdefault(head.layer, []).append(head)
+        width = max(map(len, layers))
+        for layer, heads in layers.items():
+            errors = " ".join(
+                f"{_percent(h.predicted_error)}{'*' if h.exact else ' '}" for h in heads
+            )
+            lines.append(f"  {layer:{width}} {errors}")
+        lines.append("predicted relative error of each head's output in %; * stays exact")
+        lines.append(
+            f"saved to {self.file}"
+            if self.file
+            else "not saved: the model has no folder; give save="
+        )
+        return "\n".join(lines)
+
+
+def _percent(error: float) -> str:
+    return f"{min(100 * error, 999):4.0f}"
+
+
+@dataclass
+class _Layer:
+    """What a layer's calls have shown."""
+
+    scaling: float
+    queries: list[Moments]
+    keys: list[Moments]
+    samples: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+
+
+class Recorder:
+    """Watches the layers of a model while they compute exactly."""
+
+    def __init__(self) -> None:
+        self.layers: dict[nn.Module, _Layer] = {}
+
+    def record(
+        self,
+        module: nn.Module,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        scaling: float,
+    ) -> Tensor:
+        """Exact attention, remembered."""
+        if mask is not None and mask.dim() != 2:
+            raise ValueError(
+                f"favor_sharp: a mask of shape {tuple(mask.shape)}; [batch, keys] is needed"
+            )
+        pairs = None if mask is None else mask[:, None, None]
+        if causal and mask is not None:
+            pairs = (
+                pairs & torch.ones(k.shape[2], k.shape[2], dtype=torch.bool, device=k.device).tril()
+            )
+        out = scaled_dot_product_attention(
+            q, k, v, pairs, is_causal=causal and mask is None, scale=scaling
+        )
+        # A query that sees no key has no output to speak of.
+        self._remember(module, q, k, v, mask, scaling)
+        return (
+            out
+            if pairs is None
+            else torch.where(pairs.any(-1, keepdim=True), out, torch.zeros_like(out))
+        )
+
+    def _remember(self, module, q, k, v, mask, scaling) -> None:
+        query_mask = mask if q.shape[2] == k.shape[2] else None
+        queries, keys = _head_moments(q, query_mask), _head_moments(k, mask)
+        layer = self.layers.get(module)
+        if layer is None:
+            layer = self.layers[module] = _Layer(scaling, queries, keys)
+        else:
+            layer.queries = [a.merge(b) for a, b in zip(layer.queries, queries, strict=True)]
+            layer.keys = [a.merge(b) for a, b in zip(layer.keys, keys, strict=True)]
+        for b in range(min(len(q), SEQUENCES - len(layer.samples))):
+            rows = slice(None) if mask is None else mask[b]
+            own = slice(None) if query_mask is None else query_mask[b]
+            sample = (q[b][:, own], k[b][:, rows], v[b][:, rows])
+            layer.samples.append(
+                tuple(_thin(x, n) for x, n in zip(sample, (QUERIES, KEYS, KEYS), strict=True))
+            )
+
+
+def _thin(x: Tensor, most: int) -> np.ndarray:
+    """At most so many rows of each head, evenly spaced."""
+    step = -(-x.shape[1] // most)
+    return x[:, ::step].detach().to("cpu", torch.float64).numpy()
+
+
+def _head_moments(x: Tensor, mask: Tensor | None) -> list[Moments]:
+    rows = x.detach().to("cpu", torch.float64).transpose(1, 2).flatten(0, 1)
+    if mask is not None:
+        rows = rows[mask.flatten().cpu()]
+    return [Moments(rows[:, h].numpy()) for h in range(rows.shape[1])]
+
+
+_recorder: Recorder | None = None
+
+
+def recording() -> Recorder | None:
+    """The recorder of a calibration under way."""
+    return _recorder
+
+
+@contextmanager
+def _watch() -> Iterator[Recorder]:
+    global _recorder
+    _recorder = Recorder()
+    try:
+        yield _recorder
+    finally:
+        _recorder = None
+
+
+def calibrate(
+    model: nn.Module,
+    texts: Sequence[str] | Iterable[dict[str, Tensor]],
+    *,
+    tokenizer=None,
+    features: int = 256,
+    family: str = "balanced",
+    seed: int = 0,
+    auto: bool = True,
+    tolerance: float = 0.1,
+    short_is_exact: bool = True,
+    batch_size: int = 32,
+    save: str | os.PathLike[str] | bool = True,
+    quiet: bool = False,
+) -> Calibration:
+    """Fits maps for every layer and head to texts, freezes them, and says which heads they serve.
+
+    texts: strings, or batches of inputs of the model as a tokenizer makes them.
+    auto: keep heads exact whose predicted error is above the tolerance.
+    short_is_exact: keep sequences exact that are so short that features would be more work.
+    save: a file, or True for ``favor_sharp.safetensors`` in the model's own folder if it has one.
+    """
+    from . import hf
+
+    hf.register()
+    was_training, before = model.training, model.config._attn_implementation
+    model.eval()
+    model.set_attn_implementation(hf.NAME)
+    try:
+        with torch.no_grad(), _watch() as recorder:
+            for batch in _batches(model, texts, tokenizer, batch_size):
+                model(**batch)
+    except BaseException:
+        model.set_attn_implementation(before)
+        raise
+    finally:
+        model.train(was_training)
+    if not recorder.layers:
+        model.set_attn_implementation(before)
+        raise ValueError(
+            "texts: no layer of the model was called with the attention of favor_sharp"
+        )
+    names = {module: name for name, module in model.named_modules()}
+    heads = []
+    for module, layer in recorder.layers.items():
+        options = {
+            "features": features,
+            "family": family,
+            "kernel": "softmax",
+            "scale": layer.scaling**0.5,
+        }
+        pairs = zip(layer.queries, layer.keys, strict=True)
+        maps = [FeatureMap.fit(q, k, seed=seed, **options) for q, k in pairs]
+        errors = [_error(map, layer, h) for h, map in enumerate(maps)]
+        found = [Head(names[module], h, e, auto and e > tolerance) for h, e in enumerate(errors)]
+        heads += found
+        exact = [h.head for h in found if h.exact]
+        _attach(module, pack(maps), exact, short_is_exact)
+    report = Calibration(heads, features, family, tolerance, _place(model, save))
+    if report.file:
+        _save(model, report.file)
+    if not quiet:
+        print(report)
+    return report
+
+
+def _error(map: FeatureMap, layer: _Layer, head: int) -> float:
+    """The mean over the sampled sequences; nan for a family without a prediction."""
+    errors = [predicted_error(map, q[head], k[head], v[head]) for q, k, v in layer.samples]
+    known = [e for e in errors if e is not None]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _attach(module: nn.Module, maps: Tensor, exact: list[int], short_is_exact: bool) -> None:
+    device = next(module.parameters()).device
+    # Not among the weights of the model: they have a file of their own.
+    module.register_buffer(MAPS, maps.to(device), persistent=False)
+    setattr(module, EXACT, tuple(exact))
+    module.favor_short_is_exact = short_is_exact
+
+
+def _batches(model: nn.Module, texts, tokenizer, size: int) -> Iterator[dict[str, Tensor]]:
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if not texts:
+        raise ValueError("texts: at least one is needed")
+    device = next(model.parameters()).device
+    if not isinstance(texts[0], str):
+        for batch in texts:
+            yield {name: x.to(device) for name, x in batch.items()}
+        return
+    if tokenizer is None:
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(model.name_or_path)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    longest = getattr(model.config, "max_position_embeddings", None)
+    # Long ones first, so that predictions look at them.
+    texts.sort(key=len, reverse=True)
+    for start in range(0, len(texts), size):
+        batch = tokenizer(
+            texts[start : start + size],
+            return_tensors="pt",
+            padding=True,
+            truncation=True,
+            max_length=longest,
+        )
+        yield {name: x.to(device) for name, x in batch.items()}
+
+
+def _place(model: nn.Module, save: str | os.PathLike[str] | bool) -> Path | None:
+    if not isinstance(save, bool):
+        return Path(save)
+    folder = Path(getattr(model, "name_or_path", "") or "-")
+    return folder / FILE if save and folder.is_dir() else None
+
+
+def _save(model: nn.Module, file: Path) -> None:
+    tensors, short = {}, False
+    for name, module in model.named_modules():
+        if hasattr(module, MAPS):
+            tensors[f"{name}.maps"] = getattr(module, MAPS).cpu()
+            tensors[f"{name}.exact"] = torch.tensor(getattr(module, EXACT), dtype=torch.int64)
+            short = module.favor_short_is_exact
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        save_file(
+            tensors, draft, metadata={"format": "favor_sharp.maps.v1", "short_is_exact": str(short)}
+        )
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def load(model: nn.Module, file: str | os.PathLike[str] | None = None) -> None:
+    """Gives a model the maps of an earlier ``calibrate``, from its own folder if no file is named."""
+    from safetensors import safe_open
+
+    from . import hf
+
+    place = _place(model, True) if file is None else Path(file)
+    if place is None or not place.is_file():
+        raise FileNotFoundError(f"{place or FILE}: no maps there; make them with calibrate")
+    with safe_open(place, "pt") as opened:
+        about = opened.metadata() or {}
+    if about.get("format") != "favor_sharp.maps.v1":
+        raise ValueError(f"{place}: a file of another kind or version")
+    tensors, modules = load_file(place), dict(model.named_modules())
+    names = [name.removesuffix(".maps") for name in tensors if name.endswith(".maps")]
+    for name in names:
+        if name not in modules:
+            raise ValueError(
+                f"{place}: the model has no layer {name!r}; the maps are of another one"
+            )
+    for name in names:
+        exact = tensors[f"{name}.exact"].tolist()
+        _attach(modules[name], tensors[f"{name}.maps"], exact, about["short_is_exact"] == "True")
+    hf.register()
+    model.set_attn_implementation(hf.NAME)

@@ -1,0 +1,130 @@
+"""transformers: attention by features in models that choose their attention by name.
+
+>>> import favor_sharp.hf  # doctest: +SKIP
+>>> favor_sharp.hf.register()
+>>> model = AutoModel.from_pretrained(name, attn_implementation="favor_sharp")
+>>> favor_sharp.hf.calibrate(model, texts)
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
+
+from ._calibration import EXACT, MAPS, Calibration, calibrate, load, recording
+from .torch import favor_attention, fit_maps
+
+__all__ = ["Calibration", "calibrate", "load", "register"]
+
+NAME = "favor_sharp"
+
+# What fits the maps of layers that were not calibrated.
+_options: dict = {}
+
+
+def register(*, features: int = 256, family: str = "balanced", seed: int = 0) -> None:
+    """Makes ``attn_implementation="favor_sharp"`` known: the attention and its mask.
+
+    The arguments are for layers without maps of their own (see ``calibrate``): an encoder's are then
+    fitted to each batch, and a causal model refuses, because it would see the future.
+    """
+    _options.update(features=features, family=family, seed=seed)
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, mask)
+
+
+def mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int = 0,
+    kv_offset: int = 0,
+    mask_function=causal_mask_function,
+    attention_mask: Tensor | None = None,
+    **_: object,
+) -> Tensor | None:
+    """``[batch, keys]``, True where a key is no padding; None if there is none."""
+    causal = mask_function is causal_mask_function
+    if not causal and mask_function is not bidirectional_mask_function:
+        raise ValueError(
+            "favor_sharp: features can hide padding and the future, not windows, packed sequences or "
+            "other patterns; use another attn_implementation"
+        )
+    if causal and q_offset + q_length != kv_offset + kv_length:
+        raise ValueError(
+            "favor_sharp: a cache longer than its contents is not offered; use a DynamicCache"
+        )
+    if attention_mask is None:
+        return None
+    visible = attention_mask[:, kv_offset : kv_offset + kv_length].bool()
+    if visible.shape[1] != kv_length:
+        raise ValueError(
+            f"favor_sharp: a mask of {visible.shape[1]} keys where there are {kv_length}"
+        )
+    return None if bool(visible.all()) else visible
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    **more: object,
+) -> tuple[Tensor, None]:
+    """What transformers calls in each layer: ``[batch, heads, length, dim]`` in, heads third out."""
+    for name in ("position_bias", "softcap", "cache", "s_aux", "sliding_window"):
+        if more.get(name) is not None:
+            raise ValueError(f"favor_sharp: {name} is not offered; use another attn_implementation")
+    if key.shape[1] != query.shape[1]:
+        times = query.shape[1] // key.shape[1]
+        key, value = (x.repeat_interleave(times, 1) for x in (key, value))
+    if is_causal is None:
+        config = getattr(module, "config", None)
+        is_causal = (
+            getattr(module, "is_causal", True) and getattr(config, "is_causal", True) is not False
+        )
+    length, keys = query.shape[2], key.shape[2]
+    # One query at the end sees every key.
+    causal = bool(is_causal) and length > 1
+    if causal and length < keys:
+        # Queries whose outputs nobody reads stand for the tokens in the cache.
+        query = functional.pad(query, (0, 0, keys - length, 0))
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    recorder = recording()
+    if recorder is not None:
+        out = recorder.record(module, query, key, value, attention_mask, causal, scaling)
+    else:
+        out = _by_features(
+            module, query, key, value, attention_mask, bool(is_causal), causal, scaling
+        )
+    out = functional.dropout(out[:, :, -length:], dropout, module.training)
+    return out.transpose(1, 2).contiguous(), None
+
+
+def _by_features(module, q, k, v, mask, is_causal, causal, scaling) -> Tensor:
+    maps = getattr(module, MAPS, None)
+    exact = getattr(module, EXACT, ())
+    if maps is None:
+        if is_causal:
+            raise ValueError(
+                "favor_sharp: a causal model needs maps before its first call; make them with "
+                "favor_sharp.hf.calibrate(model, texts)"
+            )
+        fitting = mask if q.shape[2] == k.shape[2] else None
+        maps = fit_maps(q, k, key_mask=fitting, scale=scaling, **_options)
+    elif getattr(module, "favor_short_is_exact", False) and _is_short(q, k, maps):
+        exact = range(q.shape[1])
+    return favor_attention(q, k, v, mask, is_causal=causal, maps=maps, exact_heads=exact)
+
+
+def _is_short(q: Tensor, k: Tensor, maps: Tensor) -> bool:
+    """Whether exact attention is no more work: a feature and row cost as much as one kernel value."""
+    length, keys, dim = q.shape[2], k.shape[2], q.shape[3]
+    features = (maps.shape[1] - 8 - 3 * dim - 2 * dim * dim) // dim
+    return length * keys <= features * (length + keys)
