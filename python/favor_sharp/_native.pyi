@@ -333,3 +333,5 @@ def inspect(
     families: list[str] | None = None,
     seed: int = 0,
 ) -> tuple[str, str]: ...
+def _panic(long: bool) -> None:
+    """Panics inside a call, for the tests."""

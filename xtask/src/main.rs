@@ -7,6 +7,7 @@ mod python;
 mod quotes;
 mod step;
 mod test;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -14,6 +15,7 @@ const HELP: &str = "\
 cargo xtask <command>
 
   test     everything the build server checks: format, lints, tests, documents
+  package  build the Python wheel and test it (needs python3 and 6 GB)
   quotes   write the outputs that the documents quote anew
   peers    compare with public implementations, write docs/peers.md (needs python3 and 6 GB)
   bench    compare the speed with PyTorch, JAX, NumPy and scikit-learn, write docs/benchmarks.md
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
         ["test"] => test::run(),
+        ["package"] => step::step("python package", wheel::test),
         ["quotes"] => quotes::rewrite(),
         ["peers"] => peers::run(),
         ["bench", ref more @ ..] => bench::run(more),

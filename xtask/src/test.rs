@@ -1,7 +1,7 @@
 //! `cargo xtask test`: what the build server runs and what a person runs.
 
 use crate::step::{Outcome, cargo, execute, step};
-use crate::{places, python, quotes};
+use crate::{places, python, quotes, wheel};
 use std::time::Instant;
 
 /// One profile throughout, so that nothing is built twice.
@@ -28,6 +28,7 @@ pub(crate) fn run() -> Outcome {
         quotes::check()
     })?;
     step("python", lint_python)?;
+    step("python package", wheel::test)?;
     eprintln!("\neverything passed in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }

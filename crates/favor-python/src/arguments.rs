@@ -4,8 +4,40 @@ use crate::arrays;
 use crate::errors;
 use crate::map::FeatureMap;
 use favor::{Coupling, Family, FeatureSpec, Kernel, Options};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use std::sync::atomic::AtomicBool;
+
+/// A whole number that is not negative. Anything else is a `ValueError` or a `TypeError`.
+#[derive(Clone, Copy)]
+pub(crate) struct Whole(pub(crate) u64);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Whole {
+    type Error = PyErr;
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        value.extract::<u64>().map(Self).map_err(|error| {
+            match error.is_instance_of::<PyOverflowError>(value.py()) {
+                true => errors::value(format!("{} is not between 0 and 2^64 − 1", &*value)),
+                false => error,
+            }
+        })
+    }
+}
+
+impl Whole {
+    pub(crate) fn count(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+/// An error if sums of this many numbers are beyond any machine.
+pub(crate) fn check_size(what: &str, sizes: &[usize]) -> PyResult<()> {
+    let total = sizes.iter().try_fold(1_usize, |n, s| n.checked_mul(*s));
+    match total.is_some_and(|n| n < 1 << 48) {
+        true => Ok(()),
+        false => Err(errors::value(format!("{what}: {sizes:?} numbers do not fit into memory"))),
+    }
+}
 
 /// A kernel by name, or by its α, with inputs multiplied by `scale` beforehand.
 pub(crate) fn kernel(name: &Bound<'_, PyAny>, scale: f64, dim: usize) -> PyResult<Kernel> {
@@ -29,14 +61,14 @@ pub(crate) fn kernel(name: &Bound<'_, PyAny>, scale: f64, dim: usize) -> PyResul
 /// Everything that a map is fitted with beside the data.
 pub(crate) fn spec(
     family: &str,
-    features: usize,
+    features: Whole,
     kernel: Kernel,
     coupling: &str,
-    seed: u64,
+    seed: Whole,
 ) -> PyResult<FeatureSpec> {
     let family: Family = family.parse().map_err(errors::library)?;
     let coupling: Coupling = coupling.parse().map_err(errors::library)?;
-    Ok(FeatureSpec::new(family, features).kernel(kernel).coupling(coupling).seed(seed))
+    Ok(FeatureSpec::new(family, features.count()).kernel(kernel).coupling(coupling).seed(seed.0))
 }
 
 /// One map, or a sequence of them.
@@ -65,11 +97,13 @@ impl Seen {
     pub(crate) fn new(
         causal: bool,
         key_mask: Option<&Bound<'_, PyAny>>,
-        near: usize,
-        offsets: Option<Vec<usize>>,
-        threads: Option<usize>,
+        near: Whole,
+        offsets: Option<Vec<Whole>>,
+        threads: Option<Whole>,
     ) -> PyResult<Self> {
         let key_mask = arrays::mask("key_mask", key_mask)?;
+        let offsets = offsets.map(|all| all.into_iter().map(Whole::count).collect());
+        let (near, threads) = (near.count(), threads.map(Whole::count));
         Ok(Self { causal, key_mask, near, offsets, threads })
     }
 

@@ -1,6 +1,6 @@
 //! Attention over arrays, by features and exactly.
 
-use crate::arguments::{self, Seen};
+use crate::arguments::{self, Seen, Whole};
 use crate::arrays::{self, by_type, give, read_tensor};
 use crate::run::run;
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ pub(crate) fn output_shape(q: &[usize], v: &[usize]) -> Vec<usize> {
 
 /// Attention by features.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, maps, *, causal=false, key_mask=None, near=0, offsets=None,
+#[pyo3(signature = (q, k, v, maps, *, causal=false, key_mask=None, near=Whole(0), offsets=None,
                     threads=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn attention(
@@ -27,9 +27,9 @@ pub(crate) fn attention(
     maps: &Bound<'_, PyAny>,
     causal: bool,
     key_mask: Option<&Bound<'_, PyAny>>,
-    near: usize,
-    offsets: Option<Vec<usize>>,
-    threads: Option<usize>,
+    near: Whole,
+    offsets: Option<Vec<Whole>>,
+    threads: Option<Whole>,
 ) -> PyResult<Py<PyAny>> {
     let maps = arguments::maps(maps)?;
     let seen = Seen::new(causal, key_mask, near, offsets, threads)?;
@@ -67,10 +67,10 @@ pub(crate) fn exact_attention(
     scale: f64,
     causal: bool,
     key_mask: Option<&Bound<'_, PyAny>>,
-    offsets: Option<Vec<usize>>,
-    threads: Option<usize>,
+    offsets: Option<Vec<Whole>>,
+    threads: Option<Whole>,
 ) -> PyResult<Py<PyAny>> {
-    let seen = Seen::new(causal, key_mask, 0, offsets, threads)?;
+    let seen = Seen::new(causal, key_mask, Whole(0), offsets, threads)?;
     let (q, k, v) = (arrays::array("q", q)?, arrays::array("k", k)?, arrays::array("v", v)?);
     let types = [("q", &q), ("k", &k), ("v", &v)];
     by_type!(

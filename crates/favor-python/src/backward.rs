@@ -1,6 +1,6 @@
 //! The gradients of attention.
 
-use crate::arguments::{self, Seen};
+use crate::arguments::{self, Seen, Whole};
 use crate::arrays::{self, by_type, give, read_tensor};
 use crate::run::run;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ type Three = (Py<PyAny>, Py<PyAny>, Py<PyAny>);
 
 /// The gradients of `attention` with respect to queries, keys and values.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, out, gradient, maps, *, causal=false, key_mask=None, near=0,
+#[pyo3(signature = (q, k, v, out, gradient, maps, *, causal=false, key_mask=None, near=Whole(0),
                     offsets=None, threads=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn attention_backward(
@@ -22,9 +22,9 @@ pub(crate) fn attention_backward(
     maps: &Bound<'_, PyAny>,
     causal: bool,
     key_mask: Option<&Bound<'_, PyAny>>,
-    near: usize,
-    offsets: Option<Vec<usize>>,
-    threads: Option<usize>,
+    near: Whole,
+    offsets: Option<Vec<Whole>>,
+    threads: Option<Whole>,
 ) -> PyResult<Three> {
     let maps = arguments::maps(maps)?;
     let seen = Seen::new(causal, key_mask, near, offsets, threads)?;
@@ -70,10 +70,10 @@ pub(crate) fn exact_attention_backward(
     scale: f64,
     causal: bool,
     key_mask: Option<&Bound<'_, PyAny>>,
-    offsets: Option<Vec<usize>>,
-    threads: Option<usize>,
+    offsets: Option<Vec<Whole>>,
+    threads: Option<Whole>,
 ) -> PyResult<Three> {
-    let seen = Seen::new(causal, key_mask, 0, offsets, threads)?;
+    let seen = Seen::new(causal, key_mask, Whole(0), offsets, threads)?;
     let (q, k, v) = (arrays::array("q", q)?, arrays::array("k", k)?, arrays::array("v", v)?);
     let (out, gradient) = (arrays::array("out", out)?, arrays::array("gradient", gradient)?);
     let types = [("q", &q), ("k", &k), ("v", &v), ("out", &out), ("gradient", &gradient)];

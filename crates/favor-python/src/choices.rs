@@ -1,6 +1,6 @@
 //! Exact or features, head by head.
 
-use crate::arguments::{self, Seen};
+use crate::arguments::{self, Seen, Whole};
 use crate::arrays::{self, by_type, doubles, give, read_tensor};
 use crate::attention::output_shape;
 use crate::map::FeatureMap;
@@ -53,10 +53,10 @@ pub(crate) fn choose(
     tolerance: f64,
     causal: bool,
     key_mask: Option<&Bound<'_, PyAny>>,
-    offsets: Option<Vec<usize>>,
+    offsets: Option<Vec<Whole>>,
 ) -> PyResult<Vec<Choice>> {
     let maps = arguments::maps(maps)?;
-    let seen = Seen::new(causal, key_mask, 0, offsets, None)?;
+    let seen = Seen::new(causal, key_mask, Whole(0), offsets, None)?;
     let (q, k, v) = (arrays::array("q", q)?, arrays::array("k", k)?, arrays::array("v", v)?);
     let types = [("q", &q), ("k", &k), ("v", &v)];
     by_type!(
@@ -76,7 +76,7 @@ pub(crate) fn choose(
 
 /// Attention with the choices of `choose`.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, maps, choices, *, causal=false, key_mask=None, near=0, offsets=None,
+#[pyo3(signature = (q, k, v, maps, choices, *, causal=false, key_mask=None, near=Whole(0), offsets=None,
                     threads=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn auto_attention(
@@ -88,9 +88,9 @@ pub(crate) fn auto_attention(
     choices: Vec<Bound<'_, Choice>>,
     causal: bool,
     key_mask: Option<&Bound<'_, PyAny>>,
-    near: usize,
-    offsets: Option<Vec<usize>>,
-    threads: Option<usize>,
+    near: Whole,
+    offsets: Option<Vec<Whole>>,
+    threads: Option<Whole>,
 ) -> PyResult<Py<PyAny>> {
     let maps = arguments::maps(maps)?;
     let choices: Vec<favor::Choice> = choices.iter().map(|c| c.get().0).collect();
@@ -124,12 +124,12 @@ pub(crate) fn predicted_error(
     queries: &Bound<'_, PyAny>,
     keys: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
-    features: Option<usize>,
+    features: Option<Whole>,
 ) -> PyResult<Option<f64>> {
     let map = map.get().0.clone();
     let (q, k) = (doubles("queries", queries)?, doubles("keys", keys)?);
     let v = doubles("values", values)?;
-    let features = features.unwrap_or(map.features()) as f64;
+    let features = features.map_or(map.features(), Whole::count) as f64;
     let work = (q.shape[0] * k.shape[0]) as f64 * (k.shape[0] * q.shape[1]) as f64;
     run(py, work, move |_| {
         let estimator = Estimator::from(&map);

@@ -1,6 +1,6 @@
 //! Decoding token by token.
 
-use crate::arguments;
+use crate::arguments::{self, Whole, check_size};
 use crate::arrays::{self, by_type, give, read_tensor};
 use crate::attention::output_shape;
 use crate::errors;
@@ -55,29 +55,29 @@ pub(crate) struct DecodeState {
 #[pymethods]
 impl DecodeState {
     #[new]
-    #[pyo3(signature = (maps, *, batch=1, heads=1, value_dim, dtype="float32"))]
+    #[pyo3(signature = (maps, *, batch=Whole(1), heads=Whole(1), value_dim, dtype="float32"))]
     fn new(
+        py: Python<'_>,
         maps: &Bound<'_, PyAny>,
-        batch: usize,
-        heads: usize,
-        value_dim: usize,
+        batch: Whole,
+        heads: Whole,
+        value_dim: Whole,
         dtype: &str,
     ) -> PyResult<Self> {
         let maps = arguments::maps(maps)?;
-        fn make<T: Format>(
-            maps: &[favor::FeatureMap],
-            shape: (usize, usize, usize),
-        ) -> PyResult<favor::DecodeState<T>> {
-            favor::DecodeState::new(maps.to_vec(), shape.0, shape.1, shape.2)
-                .map_err(errors::library)
-        }
-        let shape = (batch, heads, value_dim);
-        let state = match dtype {
-            "float16" => State::Half(make(&maps, shape)?),
-            "float32" => State::Single(make(&maps, shape)?),
-            "float64" => State::Double(make(&maps, shape)?),
-            _ => return Err(wrong_dtype(dtype)),
-        };
+        let (copy, dtype) = (maps.clone(), dtype.to_owned());
+        let (b, h, d) = (batch.count(), heads.count(), value_dim.count());
+        let features = maps.first().map_or(1, favor::FeatureMap::features);
+        check_size("decode state", &[b, h, d, features])?;
+        let state = run(py, 0.0, move |_| {
+            let state = match dtype.as_str() {
+                "float16" => favor::DecodeState::new(copy, b, h, d).map(State::Half),
+                "float32" => favor::DecodeState::new(copy, b, h, d).map(State::Single),
+                "float64" => favor::DecodeState::new(copy, b, h, d).map(State::Double),
+                _ => return Err(wrong_dtype(&dtype)),
+            };
+            state.map_err(|e| e.to_string())
+        })?;
         Ok(Self { state, maps })
     }
 
@@ -155,7 +155,7 @@ impl DecodeState {
             "float16" => favor::DecodeState::from_bytes(copy, bytes).map(State::Half),
             "float32" => favor::DecodeState::from_bytes(copy, bytes).map(State::Single),
             "float64" => favor::DecodeState::from_bytes(copy, bytes).map(State::Double),
-            _ => return Err(wrong_dtype(dtype)),
+            _ => return Err(errors::value(wrong_dtype(dtype))),
         };
         Ok(Self { state: state.map_err(errors::library)?, maps })
     }
@@ -165,6 +165,6 @@ impl DecodeState {
     }
 }
 
-fn wrong_dtype(dtype: &str) -> PyErr {
-    errors::value(format!("dtype: '{dtype}' is none of float16, float32, float64"))
+fn wrong_dtype(dtype: &str) -> String {
+    format!("dtype: '{dtype}' is none of float16, float32, float64")
 }

@@ -1,5 +1,6 @@
 //! What random features are worth on given arrays.
 
+use crate::arguments::Whole;
 use crate::arrays;
 use crate::errors;
 use crate::run::run;
@@ -14,7 +15,7 @@ use pyo3::prelude::*;
 /// The report of an inspection, as text and as JSON.
 #[pyfunction]
 #[pyo3(signature = (queries, keys, values=None, *, kernel=None, scale=1.0, features=None,
-                    families=None, seed=0))]
+                    families=None, seed=Whole(0)))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn inspect(
     py: Python<'_>,
@@ -23,9 +24,9 @@ pub(crate) fn inspect(
     values: Option<&Bound<'_, PyAny>>,
     kernel: Option<&Bound<'_, PyAny>>,
     scale: f64,
-    features: Option<Vec<usize>>,
+    features: Option<Vec<Whole>>,
     families: Option<Vec<String>>,
-    seed: u64,
+    seed: Whole,
 ) -> PyResult<(String, String)> {
     let (q, k) = (heads("queries", queries)?, heads("keys", keys)?);
     let v = values.map(|v| heads("values", v)).transpose()?;
@@ -47,9 +48,10 @@ pub(crate) fn inspect(
             s if s == Kernel::attention(dim).scale() => InputScale::Attention,
             s => InputScale::Factor(s),
         },
-        features: features.unwrap_or_else(|| vec![64, 256]),
+        features: features
+            .map_or_else(|| vec![64, 256], |all| all.into_iter().map(Whole::count).collect()),
         families,
-        seed,
+        seed: seed.0,
         ..Request::new("in memory", "in memory")
     };
     let found = run(py, f64::INFINITY, move |_| {

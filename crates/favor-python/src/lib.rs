@@ -36,6 +36,8 @@ mod _native {
     #[pymodule_export]
     use crate::product::{exact_kernel_product, kernel_product, log_kernel};
     #[pymodule_export]
+    use crate::run::_panic;
+    #[pymodule_export]
     use crate::sums::KeySums;
     use pyo3::prelude::*;
 

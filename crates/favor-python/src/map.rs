@@ -1,6 +1,6 @@
 //! Feature maps.
 
-use crate::arguments::{self, kernel};
+use crate::arguments::{self, Whole, kernel};
 use crate::arrays::{self, by_type, doubles, give, give_matrix, read_rows, read_tensor};
 use crate::errors;
 use crate::moments::Moments;
@@ -38,19 +38,19 @@ fn moments(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<fav
 impl FeatureMap {
     /// The map that is best for the two sets.
     #[staticmethod]
-    #[pyo3(signature = (queries, keys=None, *, features=256, family="balanced", kernel=None,
-                        scale=1.0, coupling="orthogonal", seed=0))]
+    #[pyo3(signature = (queries, keys=None, *, features=Whole(256), family="balanced", kernel=None,
+                        scale=1.0, coupling="orthogonal", seed=Whole(0)))]
     #[allow(clippy::too_many_arguments)]
     fn fit(
         py: Python<'_>,
         queries: &Bound<'_, PyAny>,
         keys: Option<&Bound<'_, PyAny>>,
-        features: usize,
+        features: Whole,
         family: &str,
         kernel: Option<&Bound<'_, PyAny>>,
         scale: f64,
         coupling: &str,
-        seed: u64,
+        seed: Whole,
     ) -> PyResult<Self> {
         let queries = moments(py, "queries", queries)?;
         let keys = keys.map_or_else(|| Ok(queries.clone()), |keys| moments(py, "keys", keys))?;
@@ -58,7 +58,7 @@ impl FeatureMap {
         let kernel = arguments::kernel(kernel.unwrap_or(&softmax), scale, queries.dim())?;
         let spec = arguments::spec(family, features, kernel, coupling, seed)?;
         let dim = queries.dim() as f64;
-        let work = dim.powi(3) * 10.0 + features as f64 * dim * dim;
+        let work = dim.powi(3) * 10.0 + features.0 as f64 * dim * dim;
         run(py, work, move |_| spec.fit(&queries, &keys)).map(Self)
     }
 
@@ -78,7 +78,7 @@ impl FeatureMap {
         kernel: &Bound<'_, PyAny>,
         scale: f64,
         coupling: &str,
-        seed: u64,
+        seed: Whole,
     ) -> PyResult<Self> {
         let matrix = |name: &str, value| -> PyResult<Matrix<f64>> {
             Ok(doubles(name, value)?.rows().map_err(errors::library)?.to_f64(1.0))
@@ -93,7 +93,7 @@ impl FeatureMap {
         );
         let parameters = parameters.map_err(errors::library)?;
         let kernel = arguments::kernel(kernel, scale, omega.columns())?;
-        let spec = arguments::spec(family, omega.rows(), kernel, coupling, seed)?;
+        let spec = arguments::spec(family, Whole(omega.rows() as u64), kernel, coupling, seed)?;
         spec.with_omega(parameters, omega).map(Self).map_err(errors::library)
     }
 
@@ -241,19 +241,19 @@ impl FeatureMap {
 
 /// One map a head for tensors of queries and keys, fitted to the batch, or one a sequence and head.
 #[pyfunction]
-#[pyo3(signature = (q, k, *, features=256, family="balanced", kernel=None, scale=1.0,
-                    coupling="orthogonal", seed=0, key_mask=None, per_sequence=false))]
+#[pyo3(signature = (q, k, *, features=Whole(256), family="balanced", kernel=None, scale=1.0,
+                    coupling="orthogonal", seed=Whole(0), key_mask=None, per_sequence=false))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn fit_maps(
     py: Python<'_>,
     q: &Bound<'_, PyAny>,
     k: &Bound<'_, PyAny>,
-    features: usize,
+    features: Whole,
     family: &str,
     kernel: Option<&Bound<'_, PyAny>>,
     scale: f64,
     coupling: &str,
-    seed: u64,
+    seed: Whole,
     key_mask: Option<&Bound<'_, PyAny>>,
     per_sequence: bool,
 ) -> PyResult<Vec<FeatureMap>> {

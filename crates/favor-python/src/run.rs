@@ -66,3 +66,10 @@ fn panic(payload: Box<dyn std::any::Any + Send>) -> String {
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
     format!("internal error, please report it: {text}")
 }
+
+/// Panics inside a call, so that the tests can see what becomes of it.
+#[pyfunction]
+pub(crate) fn _panic(py: Python<'_>, long: bool) -> PyResult<()> {
+    let work = if long { f64::INFINITY } else { 0.0 };
+    run(py, work, |_| -> Result<(), String> { panic!("on purpose") })
+}

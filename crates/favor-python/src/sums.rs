@@ -1,5 +1,6 @@
 //! Sums over keys that are fed in pieces, merged, and applied to queries.
 
+use crate::arguments::{Whole, check_size};
 use crate::arrays::{self, doubles, give, give_matrix};
 use crate::errors;
 use crate::map::FeatureMap;
@@ -14,8 +15,9 @@ pub(crate) struct KeySums(favor::KeySums);
 #[pymethods]
 impl KeySums {
     #[new]
-    fn new(map: &Bound<'_, FeatureMap>, columns: usize) -> Self {
-        Self(favor::KeySums::new(&map.get().0, columns))
+    fn new(map: &Bound<'_, FeatureMap>, columns: Whole) -> PyResult<Self> {
+        check_size("columns", &[map.get().0.features(), columns.count()])?;
+        Ok(Self(favor::KeySums::new(&map.get().0, columns.count())))
     }
 
     /// Adds a piece of the keys with their values.

@@ -1,0 +1,46 @@
+"""The snippets of the documents and the notebooks run as they stand."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NEEDS = {
+    "python": [],
+    "sklearn": ["sklearn"],
+    "pytorch": ["torch"],
+    "huggingface": ["transformers"],
+    "migrating-from-performer": ["torch"],
+}
+NOTEBOOKS = {"attention": [], "kernel_methods": ["sklearn"]}
+
+
+def test_all_are_here():
+    with_python = {
+        p.stem for p in (ROOT / "docs").glob("*.md") if "```python" in p.read_text("utf-8")
+    }
+    assert with_python == set(NEEDS)
+    assert {p.stem for p in (ROOT / "python" / "notebooks").glob("*.py")} == set(NOTEBOOKS)
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_snippets(name, tmp_path, monkeypatch):
+    for package in NEEDS[name]:
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+    names = {"__name__": "snippets"}
+    for found in re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S):
+        # Line numbers of an error are those of the document.
+        before = "\n" * text[: found.start(1)].count("\n")
+        exec(compile(before + found[1], f"{name}.md", "exec"), names)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks(name, tmp_path, monkeypatch):
+    for package in NOTEBOOKS[name]:
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "python" / "notebooks" / f"{name}.py"))
