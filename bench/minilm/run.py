@@ -32,7 +32,7 @@ FAMILIES = {
     "balanced": "balanced (ours)",
 }
 SIZES = [32, 64, 128, 256, 512]
-TOLERANCES = [0.1, 0.3]
+TOLERANCES = [0.3, 1.0]
 
 
 def read(folder: Path, part: str) -> tuple[list[str], list[str], np.ndarray]:
@@ -171,11 +171,12 @@ def findings(exact: float, rows: dict, autos: dict) -> str:
     best = [max(FAMILIES, key=lambda f: mean[f, m]) for m in SIZES]
     won = ", ".join(f"{FAMILIES[f]} at M = {m}" for f, m in zip(best, SIZES, strict=True))
     top, size = mean[best[-1], SIZES[-1]], SIZES[-1]
-    auto = 100 * np.mean([f["spearman"] for f in autos[TOLERANCES[-1], size]])
+    heads = {t: round(np.mean([f["heads"] for f in autos[t, size]])) for t in TOLERANCES}
+    served = " and ".join(f"{heads[t]} within {100 * t:.0f} %" for t in TOLERANCES)
     return f"""- The best at each size: {won}.
-- With every head by features, {size} features of the best family come to {top:.1f}, {100 * exact - top:.1f} below exact: some
-  heads of this model attend so sharply that no affordable number of random features serves them.
-- `auto` finds those heads beforehand: at M = {size} and a tolerance of {100 * TOLERANCES[-1]:.0f} % it comes to {auto:.1f}."""
+- With every head by features, {size} features of the best family come to {top:.1f}, {100 * exact - top:.1f} below exact.
+- The heads of this model attend sharply. With {size} balanced features the predicted error of the output is, of 72
+  heads, for {served}. `auto` keeps all others exact, and with them the score."""
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ balanced; ``coupling`` one of iid, orthogonal, simplex, antithetic and sobol.
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,7 @@ _Maps: TypeAlias = FeatureMap | Iterable[FeatureMap]
 
 __version__: str
 
+@final
 class Moments:
     """Weighted mean and covariance of a set of vectors; all that fitting needs to know of it."""
 
@@ -48,6 +49,7 @@ class Moments:
     @property
     def covariance(self) -> _Doubles: ...
 
+@final
 class FeatureMap:
     """A fitted map: immutable, one for both sides of the kernel. It can be pickled."""
 
@@ -195,6 +197,7 @@ def exact_attention_backward(
 ) -> tuple[_Array, _Array, _Array]:
     """The gradients of ``exact_attention``."""
 
+@final
 class Choice:
     """How one head is computed, and why; ``str`` says it in words."""
 
@@ -243,6 +246,7 @@ def predicted_error(
     """The predicted relative error of the attention output of one head, from a small sample of its
     rows; None for a family without closed form."""
 
+@final
 class DecodeState:
     """The sums of causal attention over all tokens so far: the next token costs O(M·dim)."""
 
@@ -267,6 +271,7 @@ class DecodeState:
     @property
     def dtype(self) -> str: ...
 
+@final
 class KeySums:
     """Sums over keys, fed in pieces, merged, and applied to queries. It can be pickled."""
 

@@ -339,6 +339,24 @@ except KeyboardInterrupt:
     process.wait()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_forked_processes_are_told():
+    program = """
+import os, numpy as np, favor_sharp as fs
+x = np.ones((8, 2))
+fs.exact_attention(x, x, x)
+if os.fork() == 0:
+    try:
+        fs.exact_attention(x, x, x)
+    except RuntimeError as e:
+        os._exit(7 if "spawn" in str(e) else 8)
+    os._exit(9)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
+fs.exact_attention(x, x, x)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
 def test_real_heads(data):
     """Heads of a pretrained model, most of which are hard: auto is never far off."""
     file = data / "qkv" / "minilm_l6_layer3_h12_L512_d32_f16.npz"

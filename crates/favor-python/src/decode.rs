@@ -4,7 +4,7 @@ use crate::arguments::{self, Whole, check_size};
 use crate::arrays::{self, by_type, give, read_tensor};
 use crate::attention::output_shape;
 use crate::errors;
-use crate::run::run;
+use crate::run::{at_once, run};
 use half::f16;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -120,13 +120,7 @@ impl DecodeState {
             // The state itself stays as it is until all is done, so that an interrupted call leaves
             // no trace. A short call cannot be interrupted and needs no copy.
             if work < 1e6 {
-                let out = state
-                    .advance(
-                        q.tensor().map_err(errors::library)?,
-                        k.tensor().map_err(errors::library)?,
-                        v.tensor().map_err(errors::library)?,
-                    )
-                    .map_err(errors::library)?;
+                let out = at_once(|| state.advance(q.tensor()?, k.tensor()?, v.tensor()?))?;
                 return give(py, out, &shape);
             }
             let mut next = state.clone();

@@ -9,9 +9,9 @@ use crate::errors;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Multiplications up to which a call is short: some milliseconds.
@@ -30,6 +30,7 @@ where
     R: Send + 'static,
     E: ToString + Send + 'static,
 {
+    check_process()?;
     let guarded = |stop: &AtomicBool| catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(panic);
     let finish = |result: Result<Result<R, E>, String>| match result {
         Ok(Ok(value)) => Ok(value),
@@ -57,6 +58,29 @@ where
                 stop.store(true, Ordering::Relaxed);
             })?,
         }
+    }
+}
+
+/// Runs very short work where it is, with the interpreter's lock.
+pub(crate) fn at_once<R>(work: impl FnOnce() -> favor::Result<R>) -> PyResult<R> {
+    check_process()?;
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(errors::library),
+        Err(payload) => Err(PyRuntimeError::new_err(panic(payload))),
+    }
+}
+
+/// An error in a process that was forked from one that had computed: the threads of the pool stayed
+/// behind, and a call would wait for them for ever.
+fn check_process() -> PyResult<()> {
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    let own = std::process::id();
+    match *FIRST.get_or_init(|| own) == own {
+        true => Ok(()),
+        false => Err(PyRuntimeError::new_err(
+            "this process was forked after favor_sharp had computed, and its threads stayed behind; \
+             start processes by 'spawn' or 'forkserver'",
+        )),
     }
 }
 
