@@ -15,6 +15,7 @@ from transformers.masking_utils import bidirectional_mask_function, causal_mask_
 
 from ._calibration import EXACT, MAPS, Calibration, calibrate, load, recording
 from .torch import favor_attention, fit_maps
+from .torch._maps import features_of
 
 __all__ = ["Calibration", "calibrate", "load", "register"]
 
@@ -116,8 +117,7 @@ def _by_features(module, q, k, v, mask, is_causal, causal, scaling) -> Tensor:
                 "favor_sharp: a causal model needs maps before its first call; make them with "
                 "favor_sharp.hf.calibrate(model, texts)"
             )
-        fitting = mask if q.shape[2] == k.shape[2] else None
-        maps = fit_maps(q, k, key_mask=fitting, scale=scaling, **_options)
+        maps = fit_maps(q, k, key_mask=mask, scale=scaling, **_options)
     elif getattr(module, "favor_short_is_exact", False) and _is_short(q, k, maps):
         exact = range(q.shape[1])
     return favor_attention(q, k, v, mask, is_causal=causal, maps=maps, exact_heads=exact)
@@ -125,6 +125,5 @@ def _by_features(module, q, k, v, mask, is_causal, causal, scaling) -> Tensor:
 
 def _is_short(q: Tensor, k: Tensor, maps: Tensor) -> bool:
     """Whether exact attention is no more work: a feature and row cost as much as one kernel value."""
-    length, keys, dim = q.shape[2], k.shape[2], q.shape[3]
-    features = (maps.shape[1] - 8 - 3 * dim - 2 * dim * dim) // dim
-    return length * keys <= features * (length + keys)
+    length, keys = q.shape[2], k.shape[2]
+    return length * keys <= features_of(maps.shape[1], q.shape[3]) * (length + keys)

@@ -99,6 +99,17 @@ def test_a_call_without_maps_fits_them(mask):
     assert torch.equal(a, b)
 
 
+def test_other_lengths_of_queries(mask):
+    q, k, v = tensors()
+    few = q[:, :, :20]
+    padded = torch.where(mask[:, None, :, None], k, torch.nan)
+    a, b = (favor_attention(few, x, v, mask, features=32) for x in (k, padded))
+    assert torch.equal(a, b)
+    whole = mask.new_ones(mask.shape)
+    wanted = favor_attention(few, k, v, features=32)
+    assert (favor_attention(few, k, v, whole, features=32) - wanted).abs().max() < 1e-9
+
+
 def test_masks_are_read_as_torch_reads_them(maps, mask):
     q, k, v = tensors()
     wanted = favor_attention(q, k, v, mask, maps=maps)
@@ -143,6 +154,9 @@ def test_exact_heads(maps, mask):
         assert (some[:, 1] - features[:, 1]).abs().max() < 1e-13
         for head in (0, 2):
             assert (some[:, head] - torch.from_numpy(exact[:, head])).abs().max() < 1e-12
+    padded = [torch.where(mask[:, None, :, None], x, torch.nan) for x in (k, v)]
+    a, b = (favor_attention(q, *x, mask, maps=maps, exact_heads=[0]) for x in ((k, v), padded))
+    assert torch.equal(a, b)
 
 
 def test_strides_of_zero_copy(maps):

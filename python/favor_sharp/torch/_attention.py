@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from .. import FeatureMap, _native
-from ._maps import pack
+from .. import FeatureMap, Moments, _native
+from ._maps import SCALE, pack
 from ._operator import attention as engine_attention
 from ._plain import plain_attention
 
@@ -82,9 +82,12 @@ def _some_exact(q, k, v, maps, mask, causal, near, exact_heads, engine) -> Tenso
     rest = [h for h in range(q.shape[1]) if h not in set(exact_heads)]
     if maps.shape[0] not in (1, q.shape[1]):
         raise ValueError("exact_heads: needs one map for all heads or one a head")
-    scale = maps[:, 6].contiguous().view(torch.float64).square().to(q.dtype)
+    scale = maps[:, SCALE].contiguous().view(torch.float64).square().to(q.dtype)
     scaled = q * (scale if len(scale) == 1 else scale[:, None, None]).to(q.device)
     pairs = None if mask is None else mask[:, None, None, :]
+    if mask is not None:
+        # Padding may hold anything, and 0 · NaN is NaN.
+        k, v = (torch.where(mask[:, None, :, None], x, torch.zeros_like(x)) for x in (k, v))
     if causal and mask is not None:
         length = q.shape[2]
         pairs = pairs & torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
@@ -175,19 +178,21 @@ def fit_maps(
 
     ``scale`` is that of ``scaled_dot_product_attention``: 1/√dim by default.
     """
-    array = [
+    rows = [
         x.detach().to("cpu", torch.promote_types(x.dtype, torch.float32)).numpy() for x in (q, k)
     ]
-    if key_mask is not None and q.shape[-2] != k.shape[-2]:
-        # Queries have no padding of their own here; hidden keys are left out by hand.
-        raise ValueError("key_mask: fitting with a mask needs as many queries as keys")
-    made = _native.fit_maps(
-        *array,
-        features=features,
-        family=family,
-        coupling=coupling,
-        seed=seed,
-        key_mask=None if key_mask is None else key_mask.cpu().numpy(),
-        **({} if scale is None else {"kernel": "softmax", "scale": scale**0.5}),
+    mask = None if key_mask is None else key_mask.cpu().numpy()
+    kernel = (
+        {"kernel": "attention"} if scale is None else {"kernel": "softmax", "scale": scale**0.5}
     )
+    options = {"features": features, "family": family, "coupling": coupling, "seed": seed} | kernel
+    if mask is None or q.shape[-2] == k.shape[-2]:
+        return pack(_native.fit_maps(*rows, key_mask=mask, **options)).to(q.device)
+    # As many queries as keys share their padding, as in self-attention; otherwise only keys have it.
+    heads = [x.reshape(-1, *x.shape[-3:]).swapaxes(0, 1) for x in rows]
+    queries, keys = (x.reshape(len(x), -1, x.shape[-1]) for x in heads)
+    made = [
+        FeatureMap.fit(Moments(a), Moments(b, mask.ravel().astype(float)), **options)
+        for a, b in zip(queries, keys, strict=True)
+    ]
     return pack(made).to(q.device)
