@@ -17,15 +17,16 @@ from favor_sharp.torch import favor_attention, fit_maps
 HEADS, DIM, FEATURES = 8, 64, 128
 
 
-def engine(favor: str, work: str, length: int, threads: int) -> float:
+def engine(favor: str, work: str, length: int, threads: int, runs: int) -> float:
     command = [favor, "bench", "--json", "--work", work, "--length", str(length)]
     command += ["--features", str(FEATURES), "--threads", str(threads)]
+    command += ["--runs", str(runs)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)[0]["seconds"]
 
 
 @torch.inference_mode()
-def package(length: int, causal: bool, runs: int = 3) -> float:
+def package(length: int, causal: bool, runs: int) -> float:
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, HEADS, length, DIM, generator=generator) for _ in range(3))
     q, k = 0.35 * q, 0.35 * k
@@ -44,7 +45,8 @@ def main() -> None:
     parser.add_argument("--favor", required=True, help="the favor command, built with --release")
     parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 4096, 16384])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=10, help="of each in a round")
+    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print("| work | length | engine, ms | favor_attention, ms | over |\n|---|---|---|---|---|")
@@ -52,8 +54,8 @@ def main() -> None:
         for length in options.lengths:
             times: tuple[list[float], list[float]] = ([], [])
             for _ in range(options.rounds):
-                times[0].append(engine(options.favor, work, length, options.threads))
-                times[1].append(package(length, causal))
+                times[0].append(engine(options.favor, work, length, options.threads, options.runs))
+                times[1].append(package(length, causal, options.runs))
             ours, theirs = min(times[1]), min(times[0])
             print(
                 f"| {work} | {length} | {1e3 * theirs:.2f} | {1e3 * ours:.2f} | {100 * (ours / theirs - 1):+.1f} % |"
