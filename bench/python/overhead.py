@@ -25,11 +25,17 @@ def engine(favor: str, work: str, length: int, threads: int, runs: int) -> float
     return json.loads(done.stdout)[0]["seconds"]
 
 
+def inputs(length: int) -> list[torch.Tensor]:
+    """A table of normals, walked through at odd steps: data as `favor bench` has them."""
+    table = torch.randn(65_537, generator=torch.Generator().manual_seed(0))
+    places = torch.arange(HEADS * length * DIM)
+    steps = ((7919, 0.35), (104_729, 0.35), (1_299_709, 1.0))
+    return [(s * table[places * p % len(table)]).view(1, HEADS, length, DIM) for p, s in steps]
+
+
 @torch.inference_mode()
 def package(length: int, causal: bool, runs: int) -> float:
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, HEADS, length, DIM, generator=generator) for _ in range(3))
-    q, k = 0.35 * q, 0.35 * k
+    q, k, v = inputs(length)
     maps = fit_maps(q[:, :1, :4096], k[:, :1, :4096], features=FEATURES)
     favor_attention(q, k, v, maps=maps, is_causal=causal)
     best = float("inf")

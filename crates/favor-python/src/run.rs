@@ -14,8 +14,9 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Multiplications up to which a call is short: some milliseconds.
-const SHORT: f64 = 1e7;
+/// Multiplications up to which a call is short: some tens of milliseconds, for which nobody waits and
+/// in which the start of a thread would show.
+const SHORT: f64 = 1e9;
 
 /// How often a long call looks at the signals.
 const LOOK: Duration = Duration::from_millis(50);
