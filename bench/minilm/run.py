@@ -156,7 +156,8 @@ Spearman correlation with the people's scores on the {len(task.scores)} pairs of
 
 {"Means and standard deviations over" if seeds > 1 else "With"} {seeds} draw{"s" * (seeds > 1)} of the features. Maps are fitted once, for each layer and head, to {texts} sentences
 of the training set by `favor_sharp.hf.calibrate`, and frozen. `auto` is with balanced features, and keeps those
-heads exact whose predicted error is above the tolerance.
+heads exact whose predicted error is above the tolerance; where that is every head, the score is the exact one and was
+not measured again.
 
 What to read from it:
 
@@ -164,7 +165,7 @@ What to read from it:
 - The sentences are short (median {middle} tokens, at most {longest}): here exact attention is also the cheaper one, and
   `calibrate` would by default (`short_is_exact`) keep it. These figures are about accuracy alone.
 
-Made by `python bench/minilm/run.py` with torch {version("torch").split("+")[0]} and transformers {version("transformers")}.
+Made by `python bench/minilm/run.py --seeds {seeds}` with torch {version("torch").split("+")[0]} and transformers {version("transformers")}.
 """
 
 
