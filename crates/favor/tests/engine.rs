@@ -561,3 +561,31 @@ fn near_field_gradients_equal_finite_differences() {
         }
     }
 }
+
+/// Rows that need no packing are read where they lie: what is no number must be found there too, and
+/// an infinity that meets a weight of zero must not be lost.
+#[test]
+fn numbers_that_are_none_are_refused_in_place() {
+    let (length, dim) = (100, 16);
+    let mut stream = Stream::new(7, 0);
+    let x: Vec<f32> = (0..length * dim).map(|_| stream.normal() as f32).collect();
+    let m = Moments::of(Rows::new(&x, length, dim).unwrap()).unwrap();
+    let spec = FeatureSpec::new(Family::Balanced, 32).kernel(Kernel::attention(dim));
+    let map = [spec.fit(&m, &m).unwrap()];
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for (side, name) in ["queries", "keys", "values"].into_iter().enumerate() {
+            let mut data = [x.clone(), x.clone(), x.clone()];
+            data[side][42 * dim + 3] = bad;
+            let [q, k, v] = data.each_ref().map(|d| Tensor::new(d, [1, 1, length, dim]).unwrap());
+            for causal in [false, true] {
+                let options = Options { causal, ..Options::default() };
+                let message = attention(&map, q, k, v, &options).unwrap_err().to_string();
+                assert!(message.contains(name) && message.contains("42"), "{bad}: {message}");
+                let message = exact_attention_tensors(Kernel::attention(dim), q, k, v, &options)
+                    .unwrap_err()
+                    .to_string();
+                assert!(message.contains(name) && message.contains("42"), "{bad}: {message}");
+            }
+        }
+    }
+}
