@@ -345,7 +345,9 @@ def main() -> None:
     head = (
         f"# Benchmarks\n\nWritten by `cargo xtask bench{' --quick' if a.quick else ''} --rounds {a.rounds}`. Every figure is a ratio to a peer measured in turns "
         f"with ours in the same session, the best of the rounds, {THREADS} threads, 32-bit floats, "
-        f"d = 64, 8 heads unless said otherwise.\n\nMachine: {machine()}.\nPeers: {versions}.\n"
+        f"d = 64, 8 heads unless said otherwise. Our forward pass writes to memory that is already there, "
+        "the peers' outputs are new each time; the command uses mimalloc, the peers what they come with."
+        f"\n\nMachine: {machine()}.\nPeers: {versions}.\n"
     )
     raw = "## Raw output\n\n<details><summary>every measurement</summary>\n\n```text\n"
     text = "\n\n".join([head, *parts, raw + "\n".join(RAW) + "\n```\n\n</details>\n"])

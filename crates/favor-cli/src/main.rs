@@ -9,7 +9,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 /// Keeps freed memory for the next call. The system's allocator gives outputs of some megabytes back
-/// each time, and asking for them again costs a fifth of a backward pass.
+/// each time, and asking for them again shows in the time of a backward pass.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -17,9 +17,9 @@ pub(crate) struct Array<T> {
     _owner: Py<PyAny>,
 }
 
-// SAFETY: the numbers are only read, `T` is plain data, and the owner is kept until the end. That
-// nobody writes to an array while a call reads it is the caller's part, as with every NumPy function
-// that releases the lock.
+// That nobody writes to an array while a call reads it is the caller's part, as with every NumPy
+// function that releases the lock.
+// SAFETY: the numbers are only read, `T` is plain data, and the owner is kept until the end.
 #[allow(unsafe_code)]
 unsafe impl<T: Sync> Send for Array<T> {}
 // SAFETY: as above.

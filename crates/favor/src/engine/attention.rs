@@ -69,7 +69,7 @@ pub fn attention<T: Number>(
 }
 
 /// [`attention`] into memory that is already there, which it overwrites: whoever computes the same
-/// shape again and again saves a twentieth of the time. After an error the memory holds anything.
+/// shape again and again saves asking for memory. After an error the memory holds anything.
 ///
 /// ```
 /// use favor::{Family, FeatureSpec, Kernel, Moments, Options, Rows, Tensor, attention_into};

@@ -10,12 +10,12 @@ use crate::{Element, FeatureMap, Matrix, Result};
 use rayon::prelude::*;
 
 /// A feature of a row costs as much as this many exact kernel values. Both are one inner product and
-/// one weighted sum; measured over d = 32 to 128 and M = 32 to 512, exact attention and features take
-/// the same time at L between 1.6 M and 2.3 M, with half of them below 1.9 M.
+/// one weighted sum; `cargo xtask bench` finds exact attention and features equally fast at L = 1.8 M
+/// to 2.0 M (docs/benchmarks.md), where L/2 exact values stand against M features.
 const VALUES_PER_FEATURE: f64 = 0.95;
 
-/// The same where attention is causal, and exact attention leaves out half of the values: L between
-/// 1.8 M and 4.7 M, with half of them below 3.4 M.
+/// The same where attention is causal, and exact attention leaves out half of the values: L = 2.9 M to
+/// 3.6 M.
 const VALUES_PER_CAUSAL_FEATURE: f64 = 1.7;
 
 /// Queries and keys that a prediction looks at.
