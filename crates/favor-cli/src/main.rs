@@ -2,6 +2,7 @@
 
 mod commands;
 mod failure;
+mod optional;
 mod terminal;
 mod usage;
 
@@ -16,7 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Random features that turn the softmax and Gaussian kernels into linear-time products.
 #[derive(Debug, Parser)]
 #[command(name = "favor", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "Begin with:  favor demo")]
+#[command(after_help = optional::after_help())]
 struct Cli {
     #[command(subcommand)]
     command: commands::Command,

@@ -1,6 +1,7 @@
 //! Arguments that could not be read, told in one line.
 
-use clap::error::{Error, ErrorKind};
+use crate::optional;
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use std::process::ExitCode;
 
 /// Prints help or version as asked for, or one line about what is wrong with the arguments.
@@ -16,9 +17,18 @@ pub(crate) fn explain(error: &Error) -> ExitCode {
             ExitCode::from(crate::failure::BAD_INPUT)
         }
         _ => {
-            eprintln!("favor: {}", one_line(&error.to_string()));
+            let line = left_out(error).unwrap_or_else(|| one_line(&error.to_string()));
+            eprintln!("favor: {line}");
             ExitCode::from(crate::failure::BAD_INPUT)
         }
+    }
+}
+
+/// That the subcommand exists but not in this build, if so.
+fn left_out(error: &Error) -> Option<String> {
+    match error.get(ContextKind::InvalidSubcommand)? {
+        ContextValue::String(name) => optional::missing(name),
+        _ => None,
     }
 }
 

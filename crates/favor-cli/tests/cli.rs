@@ -87,6 +87,19 @@ fn help_and_version() {
 }
 
 #[test]
+#[cfg(not(feature = "tables"))]
+fn subcommands_of_other_builds_name_their_feature() {
+    let help = stdout(&favor(&["--help"]));
+    for name in ["fit", "predict", "evaluate", "info", "merge", "update"] {
+        let command = format!("cargo run --release --features tables -- {name} …");
+        refused(&favor(&[name, "data.csv", "--target", "y"]), &["built without", &command]);
+        assert!(help.contains(name), "{help}");
+    }
+    assert!(help.contains("--features tables"), "{help}");
+    refused(&favor(&["fitt"]), &["unrecognized subcommand 'fitt'"]);
+}
+
+#[test]
 fn inspect_prints_a_table_or_json() {
     let folder = tempfile::tempdir().unwrap();
     let q = matrix(folder.path(), "q.csv", &wave(20, 3, 0.0));
