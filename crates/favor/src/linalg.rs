@@ -125,7 +125,10 @@ fn unit_of(m: &Matrix<f64>) -> f64 {
 fn fix_signs(rows: &mut Matrix<f64>) {
     for i in 0..rows.rows() {
         let row = rows.row_mut(i);
-        let largest = row.iter().fold(0.0_f64, |a, &v| if v.abs() > a.abs() { v } else { a });
+        // Of entries as good as equal the first decides, so that rounding does not: the vectors of
+        // two standardised columns are (1, ±1)/√2.
+        let larger = |v: f64, than: f64| v.abs() > than.abs() * (1.0 + 1e-9);
+        let largest = row.iter().fold(0.0_f64, |a, &v| if larger(v, a) { v } else { a });
         if largest < 0.0 {
             row.iter_mut().for_each(|v| *v = -*v);
         }

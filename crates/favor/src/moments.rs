@@ -40,6 +40,23 @@ impl TryFrom<RawMoments> for Moments {
     type Error = Error;
     fn try_from(raw: RawMoments) -> Result<Self> {
         let RawMoments { count, weight, mean, scatter } = raw;
+        Self::from_parts(count, weight, mean, scatter)
+    }
+}
+
+impl Moments {
+    /// The moments of no vectors yet, of dimension `dim`.
+    pub fn new(dim: usize) -> Self {
+        Self { count: 0, weight: 0.0, mean: vec![0.0; dim], scatter: Matrix::zeros(dim, dim) }
+    }
+
+    /// Puts together what the methods of these names gave out.
+    pub fn from_parts(
+        count: u64,
+        weight: f64,
+        mean: Vec<f64>,
+        scatter: Matrix<f64>,
+    ) -> Result<Self> {
         let mut numbers = mean.iter().chain(scatter.as_slice());
         if scatter.shape() != (mean.len(), mean.len())
             || !(weight.is_finite() && weight >= 0.0)
@@ -48,13 +65,6 @@ impl TryFrom<RawMoments> for Moments {
             return Err(Error::Format("moments with inconsistent shapes or numbers".into()));
         }
         Ok(Self { count, weight, mean, scatter })
-    }
-}
-
-impl Moments {
-    /// The moments of no vectors yet, of dimension `dim`.
-    pub fn new(dim: usize) -> Self {
-        Self { count: 0, weight: 0.0, mean: vec![0.0; dim], scatter: Matrix::zeros(dim, dim) }
     }
 
     /// Moments that were computed elsewhere: the number of vectors, the sum of their weights, their
@@ -231,6 +241,11 @@ impl Moments {
         &self.mean
     }
 
+    /// `Σ w (x−μ)(x−μ)ᵀ`.
+    pub fn scatter(&self) -> &Matrix<f64> {
+        &self.scatter
+    }
+
     /// The covariance `mean (x−μ)(x−μ)ᵀ`, with divisor the total weight.
     pub fn covariance(&self) -> Matrix<f64> {
         let weight = if self.weight > 0.0 { self.weight } else { 1.0 };
@@ -254,6 +269,31 @@ impl Moments {
         out.mean.iter_mut().for_each(|m| *m *= factor);
         out.scatter.as_mut_slice().iter_mut().for_each(|s| *s *= factor * factor);
         out
+    }
+
+    /// The moments of the set with every vector's coordinates moved by `centre` and divided by
+    /// `scale`: `(x_l − centre_l) / scale_l`.
+    ///
+    /// ```
+    /// use favor::{Moments, Rows};
+    /// let m = Moments::of(Rows::new(&[1.0, 3.0, 5.0], 3, 1)?)?;
+    /// assert_eq!(m.standardised(&[1.0], &[2.0])?.mean(), &[1.0]); // of 0, 1, 2
+    /// # Ok::<(), favor::Error>(())
+    /// ```
+    pub fn standardised(&self, centre: &[f64], scale: &[f64]) -> Result<Self> {
+        if centre.len() != self.dim() || scale.len() != self.dim() {
+            return Err(Error::Shape {
+                operation: "standardised",
+                left: "moments",
+                left_shape: self.scatter.shape(),
+                right: "centre and scale",
+                right_shape: (centre.len(), scale.len()),
+            });
+        }
+        let mean = (0..self.dim()).map(|l| (self.mean[l] - centre[l]) / scale[l]).collect();
+        let entry = |i: usize, j: usize| self.scatter[(i, j)] / scale[i] / scale[j];
+        let scatter = Matrix::from_fn(self.dim(), self.dim(), entry);
+        Self::from_parts(self.count, self.weight, mean, scatter)
     }
 
     /// The moments with every weight multiplied by `factor`: the same mean and covariance, with

@@ -213,7 +213,7 @@ impl KeySums {
         (scales, crate::linalg::product(&features, &self.sums))
     }
 
-    fn check_map(&self, map: &FeatureMap) -> Result<()> {
+    pub(crate) fn check_map(&self, map: &FeatureMap) -> Result<()> {
         match map.features() == self.log_scale.len() {
             true => Ok(()),
             false => Err(Error::Shape {

@@ -7,6 +7,7 @@
 
 mod estimator;
 mod measure;
+mod outlook;
 mod predict;
 mod recommend;
 
@@ -14,6 +15,7 @@ pub use estimator::Estimator;
 pub use measure::{
     attention_error, effective_sample_sizes, kernel_error, relative_error, uniform_error,
 };
+pub use outlook::Outlook;
 pub use predict::{Prediction, predict};
 pub use recommend::{Advice, Candidate, recommend};
 

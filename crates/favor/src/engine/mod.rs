@@ -16,6 +16,7 @@ mod near;
 mod number;
 mod packing;
 mod product;
+mod stream;
 mod strided;
 mod sums;
 mod tensor;

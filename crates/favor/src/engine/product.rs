@@ -107,7 +107,7 @@ fn fast_product<T: Element + Number>(
 }
 
 /// The logarithms of the queries' factors: their exponents, their row terms and the mean over M.
-fn row_scales<R: Cached>(
+pub(super) fn row_scales<R: Cached>(
     map: &PackedMap<R>,
     rows: usize,
     scratch: &mut Scratch<R>,
