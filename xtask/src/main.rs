@@ -20,6 +20,9 @@ cargo xtask <command>
   peers    compare with public implementations, write docs/peers.md (needs python3 and 6 GB)
   bench    compare the speed with PyTorch, JAX, NumPy and scikit-learn, write docs/benchmarks.md
            (--quick for short lengths only; needs python3 and 6 GB)
+  bench tables
+           compare fits and predictions of tables with scikit-learn, write docs/benchmarks-tables.md
+           (--rows N --scaling for a short one; needs python3 and 3 GB)
   help     this text
 ";
 

@@ -23,6 +23,10 @@ const SHARED: &str = "<!-- shared: ";
 const FENCE: &str = "```";
 const ANYTHING: &str = "…";
 
+/// What the quoted commands are built with.
+pub(crate) const BUILD: &str = "build --workspace --release --bins --examples \
+                                --features favor-cli/tables,favor-tables/linfa";
+
 /// A quoted output: its command and the lines of its block, as a range of line numbers.
 struct Quote {
     command: String,
@@ -66,7 +70,7 @@ pub(crate) fn check() -> Outcome {
 
 /// Writes the output of each command into its quotes, except into those with a `…`.
 pub(crate) fn rewrite() -> Outcome {
-    execute(&mut cargo("build --workspace --release --bins --examples"))?;
+    execute(&mut cargo(BUILD))?;
     let mut printed = HashMap::new();
     for path in documents()? {
         let text = read(&path)?;
@@ -140,10 +144,10 @@ fn print(printed: &mut HashMap<String, String>, command: &str) -> Result<String,
     }
     let words: Vec<&str> = command.split_whitespace().collect();
     let (program, arguments) = match &words[..] {
-        ["cargo", "run", "--release", "-p", "favor", "--example", name] => {
+        ["cargo", "run", "--release", "-p", _, "--example", name] => {
             (places::example(name)?, &[][..])
         }
-        ["cargo", "run", "--release", "-p", "favor", "--example", name, "--", rest @ ..] => {
+        ["cargo", "run", "--release", "-p", _, "--example", name, "--", rest @ ..] => {
             (places::example(name)?, rest)
         }
         ["cargo", "run", "--release", "--", rest @ ..] | ["favor", rest @ ..] => {
@@ -151,7 +155,10 @@ fn print(printed: &mut HashMap<String, String>, command: &str) -> Result<String,
         }
         _ => return Err(format!("`{command}` is neither an example nor the favor command")),
     };
-    let text = output(Command::new(program).args(arguments).current_dir(places::root()))?;
+    // In a folder of their own: what one command writes the next may read.
+    let folder = places::target()?.join("quotes");
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let text = output(Command::new(program).args(arguments).current_dir(folder))?;
     printed.insert(command.into(), text.clone());
     Ok(text)
 }

@@ -4,7 +4,10 @@ use crate::step::{Outcome, cargo, execute, step};
 use crate::{places, python, quotes, wheel};
 use std::time::Instant;
 
-/// One profile throughout, so that nothing is built twice.
+/// Every feature of the command and of the libraries: what a default build leaves out is tested too.
+const FEATURES: &str = "--features favor-cli/tables,favor-tables/linfa";
+
+/// One profile and one set of features throughout, so that nothing is built twice.
 pub(crate) fn run() -> Outcome {
     let start = Instant::now();
     for (component, command) in [("rustfmt", "fmt --version"), ("clippy", "clippy --version")] {
@@ -16,15 +19,16 @@ pub(crate) fn run() -> Outcome {
     }
     step("format", || execute(&mut cargo("fmt --all --check")))?;
     step("lints", || {
-        execute(&mut cargo("clippy --workspace --all-targets --release -- -D warnings"))
+        let lints = format!("clippy --workspace --all-targets --release {FEATURES} -- -D warnings");
+        execute(&mut cargo(&lints))
     })?;
-    step("tests", || execute(&mut cargo("test --workspace --release")))?;
+    step("tests", || execute(&mut cargo(&format!("test --workspace --release {FEATURES}"))))?;
     step("reference pages", || {
-        let mut doc = cargo("doc --workspace --lib --no-deps --release");
+        let mut doc = cargo(&format!("doc --workspace --lib --no-deps --release {FEATURES}"));
         execute(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     step("quoted outputs", || {
-        execute(&mut cargo("build --workspace --release --bins --examples"))?;
+        execute(&mut cargo(quotes::BUILD))?;
         quotes::check()
     })?;
     step("python", lint_python)?;

@@ -14,6 +14,9 @@ pub(crate) type Outcome = Result<(), Failure>;
 pub(crate) enum Failure {
     /// The experiment refused.
     Lab(favor_lab::Error),
+    /// A table or a model was refused.
+    #[cfg(feature = "tables")]
+    Tables(favor_tables::Error),
     /// The output could not be printed.
     Print(io::Error),
 }
@@ -21,6 +24,13 @@ pub(crate) enum Failure {
 impl From<favor_lab::Error> for Failure {
     fn from(error: favor_lab::Error) -> Self {
         Self::Lab(error)
+    }
+}
+
+#[cfg(feature = "tables")]
+impl From<favor_tables::Error> for Failure {
+    fn from(error: favor_tables::Error) -> Self {
+        Self::Tables(error)
     }
 }
 
@@ -40,9 +50,13 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
             eprintln!("favor: the output cannot be written: {e}");
             ExitCode::FAILURE
         }
-        Err(Failure::Lab(e)) => {
-            eprintln!("favor: {e}");
-            ExitCode::from(BAD_INPUT)
-        }
+        Err(Failure::Lab(e)) => refuse(&e),
+        #[cfg(feature = "tables")]
+        Err(Failure::Tables(e)) => refuse(&e),
     }
+}
+
+fn refuse(error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("favor: {error}");
+    ExitCode::from(BAD_INPUT)
 }

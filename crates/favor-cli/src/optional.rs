@@ -17,7 +17,16 @@ const OPTIONAL: &[Optional] = &[Optional {
 
 /// Why a subcommand is unknown to this build, if a feature would bring it.
 pub(crate) fn missing(subcommand: &str) -> Option<String> {
-    let mut left_out = OPTIONAL.iter().filter(|o| !o.built);
+    missing_of(OPTIONAL, subcommand)
+}
+
+/// What stands below the help: where to begin and what else could be built.
+pub(crate) fn after_help() -> String {
+    after_help_of(OPTIONAL)
+}
+
+fn missing_of(optional: &[Optional], subcommand: &str) -> Option<String> {
+    let mut left_out = optional.iter().filter(|o| !o.built);
     let found = left_out.find(|o| o.subcommands.contains(&subcommand))?;
     let feature = found.feature;
     Some(format!(
@@ -26,10 +35,9 @@ pub(crate) fn missing(subcommand: &str) -> Option<String> {
     ))
 }
 
-/// What stands below the help: where to begin and what else could be built.
-pub(crate) fn after_help() -> String {
+fn after_help_of(optional: &[Optional]) -> String {
     let mut text = "Begin with:  favor demo".to_owned();
-    for o in OPTIONAL.iter().filter(|o| !o.built) {
+    for o in optional.iter().filter(|o| !o.built) {
         text.push_str(&format!(
             "\n\nNot in this build: {} ({}).\nThey come with  cargo run --release --features {} --",
             o.subcommands.join(", "),
@@ -38,4 +46,26 @@ pub(crate) fn after_help() -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_left_out_is_named() {
+        let optional = |built| Optional {
+            feature: "extra",
+            built,
+            subcommands: &["dance", "sing"],
+            about: "amusements",
+        };
+        let line = missing_of(&[optional(false)], "sing").unwrap();
+        assert!(line.contains("built without 'sing'"), "{line}");
+        assert!(line.ends_with("cargo run --release --features extra -- sing …"), "{line}");
+        assert_eq!(missing_of(&[optional(false)], "walk"), None);
+        assert_eq!(missing_of(&[optional(true)], "sing"), None);
+        assert!(after_help_of(&[optional(false)]).contains("dance, sing (amusements)"));
+        assert!(!after_help_of(&[optional(true)]).contains("dance"));
+    }
 }

@@ -5,6 +5,8 @@ mod demo;
 mod inspect;
 mod near;
 mod reproduce;
+#[cfg(feature = "tables")]
+mod tables;
 
 use crate::failure::Outcome;
 
@@ -16,6 +18,18 @@ pub(crate) enum Command {
     Inspect(inspect::Arguments),
     Near(near::Arguments),
     Reproduce(reproduce::Arguments),
+    #[cfg(feature = "tables")]
+    Evaluate(tables::evaluate::Arguments),
+    #[cfg(feature = "tables")]
+    Fit(tables::fit::Arguments),
+    #[cfg(feature = "tables")]
+    Info(tables::info::Arguments),
+    #[cfg(feature = "tables")]
+    Merge(tables::merge::Arguments),
+    #[cfg(feature = "tables")]
+    Predict(tables::predict::Arguments),
+    #[cfg(feature = "tables")]
+    Update(tables::update::Arguments),
 }
 
 impl Command {
@@ -26,6 +40,18 @@ impl Command {
             Self::Inspect(arguments) => arguments.run(),
             Self::Near(arguments) => arguments.run(),
             Self::Reproduce(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
+            Self::Evaluate(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
+            Self::Fit(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
+            Self::Info(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
+            Self::Merge(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
+            Self::Predict(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
+            Self::Update(arguments) => arguments.run(),
         }
     }
 }

@@ -1,0 +1,44 @@
+//! `favor evaluate`.
+
+use super::{Data, run};
+use crate::failure::{Failure, Outcome};
+use crate::terminal;
+use favor_tables::{Missing, Model, Table, Wishes, evaluate, session};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "Examples:
+  favor evaluate model.favor test.csv
+  favor evaluate model.favor test.parquet --json";
+
+/// Say how good a model is on a table, and the exact kernel on a sample beside it.
+///
+/// The exact kernel is summed over the rows that the model has kept (see favor fit --sample), and so
+/// are features for comparison: the difference of these two is what the features cost.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The model, as written by favor fit
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    #[command(flatten)]
+    data: Data,
+    /// What to do with missing values: error, drop or mean; as the model does by default
+    #[arg(long, value_name = "HOW")]
+    missing: Option<Missing>,
+    /// Print JSON at full precision instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Outcome {
+        let model = Model::load(&self.model)?;
+        let (source, threads) = (self.data.source(), self.data.threads);
+        let wishes = Wishes { missing: self.missing, ..Wishes::default() };
+        let found = run(threads, async |progress| {
+            let table = Table::open(&session(threads), &source).await?;
+            Ok::<_, Failure>(evaluate(&table, &model, &wishes, &progress).await?)
+        })?;
+        terminal::print(&if self.json { found.to_json() } else { found.to_text() })
+    }
+}

@@ -1,0 +1,68 @@
+//! `favor predict`.
+
+use super::{Data, run};
+use crate::failure::{Failure, Outcome};
+use crate::terminal;
+use favor_tables::{Missing, Model, Table, Wishes, predictions, session, write_csv, write_file};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "Examples:
+  favor predict model.favor new.csv
+  favor predict model.favor 'new/*.parquet' --out predictions.parquet --proba --keep id
+  favor predict model.favor --sql \"select * from 'new.parquet' limit 10\"";
+
+/// Predict for the rows of a table, in their order.
+///
+/// Writes the column prediction (log_density for a density), with --proba one column a class, and
+/// relative_error: the error of the sum over the model's rows that its features are expected to
+/// have at this row. Above about 0.5 a prediction is not reliable.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The model, as written by favor fit
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    #[command(flatten)]
+    data: Data,
+    /// The file to write: .parquet, .csv or .arrow; CSV on standard output by default
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write the probability of each class too
+    #[arg(long)]
+    proba: bool,
+    /// Columns of the table to carry over, with commas
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    keep: Vec<String>,
+    /// What to do with missing values: error, drop (predict nothing) or mean; as the model does by
+    /// default
+    #[arg(long, value_name = "HOW")]
+    missing: Option<Missing>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Outcome {
+        let model = Model::load(&self.model)?;
+        let source = self.data.source();
+        let wishes = Wishes { probabilities: self.proba, keep: self.keep, missing: self.missing };
+        let out = self.out.clone();
+        let written = run(self.data.threads, async |progress| {
+            // One reader keeps the order of the rows; all threads predict.
+            let table = Table::open(&session(Some(1)), &source).await?;
+            let (schema, batches) = predictions(&table, &model, &wishes, &progress).await?;
+            match &out {
+                Some(path) => Ok(Some(write_file(path, &schema, batches).await?)),
+                None => {
+                    let written = write_csv(std::io::stdout(), batches).await?;
+                    written.map_err(Failure::Print)?;
+                    Ok(None)
+                }
+            }
+        })?;
+        match (written, &self.out) {
+            (Some(rows), Some(path)) => {
+                terminal::print(&format!("wrote {rows} predictions to {}\n", path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The subcommands on tables: from files to files, and what a person reads.
+
+#![cfg(feature = "tables")]
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn favor(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_favor")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// What a command that succeeds prints.
+fn printed(folder: &Path, arguments: &[&str]) -> String {
+    let output = favor(folder, arguments);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Asserts a refusal: exit code 2, nothing printed, one line with all parts.
+fn refused(folder: &Path, arguments: &[&str], parts: &[&str]) {
+    let output = favor(folder, arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(message.lines().count(), 1, "{message}");
+    for part in parts {
+        assert!(message.contains(part), "{arguments:?}: {message:?} lacks {part:?}");
+    }
+}
+
+/// Two rings, their labels `inner` and `outer`, and a number.
+fn rings(path: &Path, start: usize, count: usize) {
+    let mut text = "x,y,ring,radius\n".to_string();
+    for i in start..start + count {
+        let angle = 0.7 * i as f64;
+        let radius = 1.0 + (i % 2) as f64 + 0.2 * (1.3 * i as f64).sin();
+        let (x, y) = (radius * angle.cos(), radius * angle.sin());
+        text.push_str(&format!("{x},{y},{},{radius}\n", ["inner", "outer"][i % 2]));
+    }
+    fs::write(path, text).unwrap();
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn from_a_csv_to_predictions() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    rings(&folder.join("train.csv"), 0, 600);
+    rings(&folder.join("test.csv"), 600, 200);
+    let fit = ["fit", "train.csv", "--target", "ring", "--ignore", "radius"];
+    let text = printed(folder, &[&fit[..], &["--out", "rings.favor"]].concat());
+    for part in ["classification of 'ring'", "exact kernel", "←", "inner: 300 rows", "rings.favor"]
+    {
+        assert!(text.contains(part), "{text}");
+    }
+    let info = printed(folder, &["info", "rings.favor"]);
+    assert!(text.starts_with(&info), "{info}");
+    let info: Value =
+        serde_json::from_str(&printed(folder, &["info", "rings.favor", "--json"])).unwrap();
+    assert_eq!(info["rows"], 600);
+    assert_eq!(info["curve"]["trials"].as_array().unwrap().len(), 10);
+
+    let csv = printed(folder, &["predict", "rings.favor", "test.csv", "--proba", "--keep", "ring"]);
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("ring,prediction,relative_error,p_inner,p_outer"));
+    let (mut right, mut count) = (0, 0);
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        let p: Vec<f64> = fields[3..].iter().map(|f| f.parse().unwrap()).collect();
+        assert!((p[0] + p[1] - 1.0).abs() < 1e-9, "{line}");
+        assert!(fields[2].parse::<f64>().unwrap() > 0.0);
+        right += usize::from(fields[0] == fields[1]);
+        count += 1;
+    }
+    assert_eq!(count, 200);
+    assert!(right >= 190, "{right}");
+
+    let out = printed(folder, &["predict", "rings.favor", "test.csv", "--out", "p.parquet"]);
+    assert_eq!(out, "wrote 200 predictions to p.parquet\n");
+    let query = "select prediction, count(*) n from 'p.parquet' group by prediction";
+    refused(
+        folder,
+        &["predict", "rings.favor", "--sql", query],
+        &["column 'x' is not in the table"],
+    );
+
+    let json = printed(folder, &["evaluate", "rings.favor", "test.csv", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["rows"], 200);
+    assert!((json["score"].as_f64().unwrap() - right as f64 / 200.0).abs() < 1e-12);
+    let text = printed(folder, &["evaluate", "rings.favor", "test.csv"]);
+    assert!(text.contains("accuracy") && text.contains("the exact kernel over 600 rows"), "{text}");
+}
+
+#[test]
+fn halves_merge_and_rows_are_added() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    rings(&folder.join("a.csv"), 0, 400);
+    rings(&folder.join("b.csv"), 400, 300);
+    let fit = ["fit", "a.csv", "--target", "radius", "--ignore", "ring", "--features", "64"];
+    printed(folder, &[&fit[..], &["--out", "a.favor"]].concat());
+    printed(folder, &["fit", "b.csv", "--map-of", "a.favor", "--out", "b.favor"]);
+    printed(folder, &["fit", "a.csv", "b.csv", "--map-of", "a.favor", "--out", "ab.favor"]);
+    let text = printed(folder, &["merge", "a.favor", "b.favor", "--out", "m.favor"]);
+    assert_eq!(text, "wrote m.favor, a model of 700 rows\n");
+    let text = printed(folder, &["update", "a.favor", "b.csv", "--out", "u.favor"]);
+    assert_eq!(text, "added 300 rows; u.favor has 700\n");
+    let numbers = |model: &str| -> Vec<f64> {
+        let csv = printed(folder, &["predict", model, "b.csv"]);
+        csv.lines().skip(1).map(|l| l.split(',').next().unwrap().parse().unwrap()).collect()
+    };
+    let wanted = numbers("ab.favor");
+    for model in ["m.favor", "u.favor"] {
+        for (f, w) in numbers(model).iter().zip(&wanted) {
+            assert!((f - w).abs() < 1e-4, "{model}: {f} against {w}");
+        }
+    }
+    assert_ne!(numbers("a.favor"), wanted);
+    printed(folder, &["update", "a.favor", "b.csv"]);
+    assert!(printed(folder, &["info", "a.favor"]).contains("700 rows"));
+    // Fitted alone, the second half has another map.
+    let fit = ["fit", "b.csv", "--target", "radius", "--ignore", "ring", "--out", "c.favor"];
+    printed(folder, &fit);
+    refused(folder, &["merge", "m.favor", "c.favor", "--out", "x.favor"], &["--map-of"]);
+    assert!(!folder.join("x.favor").exists());
+}
+
+#[test]
+fn queries_are_sources_and_densities_need_no_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    rings(&folder.join("r.csv"), 0, 500);
+    let query = "select x, y from 'r.csv' where ring = 'outer'";
+    let text = printed(folder, &["fit", "--sql", query, "--density", "--out", "d.favor"]);
+    assert!(text.contains("density from 2 columns, 250 rows"), "{text}");
+    let csv = printed(folder, &["predict", "d.favor", "--sql", "select 0.0 as x, 2.0 as y"]);
+    assert!(csv.starts_with("log_density,relative_error\n"), "{csv}");
+    let text = printed(folder, &["evaluate", "d.favor", "r.csv"]);
+    assert!(text.contains("mean log density"), "{text}");
+}
+
+#[test]
+fn bad_input_is_refused_in_one_line_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    rings(&folder.join("t.csv"), 0, 100);
+    fs::write(folder.join("empty.csv"), "").unwrap();
+    fs::write(folder.join("ragged.csv"), "x,ring\n1,a\n2,b\n3\n").unwrap();
+    fs::write(folder.join("one.csv"), "x,ring\n1,a\n2,a\n3,a\n").unwrap();
+    fs::write(folder.join("flat.csv"), "x,z,ring\n1,5,a\n2,5,b\n3,5,a\n").unwrap();
+    fs::write(folder.join("gaps.csv"), "x,z,ring\n1,5,a\n,6,b\n3,7,a\n").unwrap();
+    fs::write(folder.join("bad.favor"), "no model").unwrap();
+    let before = names(folder);
+    let fit = |file: &'static str| vec!["fit", file, "--target", "ring", "--sigma", "1"];
+    refused(folder, &fit("none.csv"), &["none.csv", "there is no such file"]);
+    refused(folder, &fit("empty.csv"), &["the file is empty"]);
+    refused(folder, &fit("ragged.csv"), &["ragged.csv", "line 4 has 1 fields"]);
+    refused(folder, &fit("one.csv"), &["'ring'", "one label"]);
+    refused(folder, &fit("flat.csv"), &["'z' is constant (5.00)"]);
+    refused(folder, &fit("gaps.csv"), &["'x' has missing values", "--missing"]);
+    refused(folder, &["fit", "t.csv", "--target", "rang"], &["'rang' is not in the table"]);
+    refused(folder, &["fit", "t.csv"], &["--target"]);
+    refused(folder, &["fit", "--target", "ring"], &["DATA"]);
+    refused(folder, &["fit", "t.csv", "--target", "ring", "--sigma", "-2"], &["--sigma"]);
+    refused(folder, &["fit", "t.csv", "--target", "ring", "--family", "best"], &["best"]);
+    refused(
+        folder,
+        &["fit", "t.csv", "--target", "ring", "--missing", "no"],
+        &["error, drop or mean"],
+    );
+    refused(folder, &["fit", "t.csv", "--target", "ring", "--out", "no/m.favor"], &["no/m.favor"]);
+    refused(folder, &["predict", "bad.favor", "t.csv"], &["bad.favor", "not a readable model"]);
+    refused(folder, &["info", "none.favor"], &["there is no such file"]);
+    assert_eq!(names(folder), before);
+
+    printed(folder, &[&fit("t.csv")[..], &["--ignore", "radius"]].concat());
+    let before = names(folder);
+    fs::write(folder.join("late.csv"), "x,y,ring\n1,2,a\n2,3,b\n3,,a\n").unwrap();
+    refused(
+        folder,
+        &["predict", "model.favor", "late.csv", "--out", "p.csv"],
+        &["'y' has missing values"],
+    );
+    refused(folder, &["predict", "model.favor", "t.csv", "--out", "p.txt"], &[".parquet, .csv or"]);
+    refused(folder, &["predict", "model.favor", "one.csv"], &["'y' is not in the table"]);
+    fs::remove_file(folder.join("late.csv")).unwrap();
+    assert_eq!(names(folder), before);
+    // A newer version.
+    let mut bytes = fs::read(folder.join("model.favor")).unwrap();
+    let old = b"\\\"version\\\":1";
+    let place = bytes.windows(old.len()).position(|w| w == old).unwrap();
+    bytes[place + old.len() - 1] = b'7';
+    fs::write(folder.join("newer.favor"), bytes).unwrap();
+    refused(folder, &["info", "newer.favor"], &["version 7", "reads version 1"]);
+}
+
+#[test]
+fn help_has_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["fit", "predict", "evaluate", "info", "merge", "update"] {
+        let help = printed(folder.path(), &[command, "--help"]);
+        assert!(help.contains("Examples:\n  favor "), "{command}");
+    }
+}

@@ -1,0 +1,325 @@
+//! Columns of a table as vectors: numbers standardised, booleans as 0 and 1, texts one-hot.
+
+use crate::{Error, Result};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use datafusion::arrow::compute::{cast, cast_with_options};
+use datafusion::arrow::datatypes::{DataType, Float64Type};
+use favor::{Element, Matrix, Moments};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// What to do where a value is missing: null, NaN, or a text that the model has not seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Missing {
+    /// Refuse, naming the column.
+    #[default]
+    Error,
+    /// Leave the row out; in predictions, predict nothing for it.
+    Drop,
+    /// Take the mean of the column.
+    Mean,
+}
+
+impl std::str::FromStr for Missing {
+    type Err = String;
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        match name {
+            "error" => Ok(Self::Error),
+            "drop" => Ok(Self::Drop),
+            "mean" => Ok(Self::Mean),
+            _ => Err("give error, drop or mean".into()),
+        }
+    }
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Numbers: `(value − centre) / scale`.
+    Number {
+        /// What is subtracted.
+        centre: f64,
+        /// What is divided by.
+        scale: f64,
+    },
+    /// True and false as 1 and 0.
+    Boolean,
+    /// Text, one number a category: 1 for its own, 0 for the others.
+    Text {
+        /// The categories, in order.
+        categories: Vec<String>,
+    },
+}
+
+/// A column that predictions are made from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name in the table.
+    pub name: String,
+    /// How it is encoded.
+    pub kind: Kind,
+}
+
+impl Column {
+    /// A column of this type, before anything is known of its contents.
+    pub(crate) fn new(name: &str, data_type: &DataType) -> Result<Self> {
+        let kind = match data_type {
+            // A CSV file without rows has columns of no type.
+            t if t.is_numeric() || *t == DataType::Null => Kind::Number { centre: 0.0, scale: 1.0 },
+            DataType::Boolean => Kind::Boolean,
+            t if is_text(t) => Kind::Text { categories: vec![] },
+            other => {
+                let reason = format!(
+                    "is of type {other}, which is no number, boolean or text; leave it out with \
+                     --ignore"
+                );
+                return Err(Error::column(name, reason));
+            }
+        };
+        Ok(Self { name: name.into(), kind })
+    }
+
+    /// How many numbers it becomes.
+    pub fn width(&self) -> usize {
+        match &self.kind {
+            Kind::Text { categories } => categories.len(),
+            _ => 1,
+        }
+    }
+}
+
+/// Whether a type holds texts, in any of Arrow's layouts.
+pub(crate) fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, value) => is_text(value),
+        t => matches!(t, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
+    }
+}
+
+/// How the columns of a table become vectors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Encoder {
+    /// The columns, in the order of the vectors.
+    pub columns: Vec<Column>,
+    /// What stands for a missing value of each number of the vectors.
+    pub(crate) fill: Vec<f64>,
+    /// What to do with missing values.
+    pub missing: Missing,
+}
+
+/// Vectors of those rows of a batch that have no missing values.
+pub(crate) struct Encoded<T> {
+    pub(crate) rows: Matrix<T>,
+    /// Which rows of the batch they are; `None` when they are all of them.
+    pub(crate) kept: Option<Vec<usize>>,
+}
+
+impl Encoder {
+    /// The dimension of the vectors.
+    pub fn width(&self) -> usize {
+        self.columns.iter().map(Column::width).sum()
+    }
+
+    /// The names of the columns.
+    pub fn names(&self) -> Vec<&str> {
+        self.columns.iter().map(|c| c.name.as_str()).collect()
+    }
+
+    /// The encoder that makes every number of mean 0 and variance 1, given the moments of what this
+    /// one makes. Booleans and texts stay 0 and 1.
+    pub(crate) fn standardised(&self, moments: &Moments) -> Self {
+        let mut out = self.clone();
+        let (mean, covariance) = (moments.mean(), moments.covariance());
+        let mut l = 0;
+        for column in &mut out.columns {
+            let width = column.width();
+            if let Kind::Number { centre, scale } = &mut column.kind {
+                (*centre, *scale) = (mean[l], covariance[(l, l)].sqrt());
+                out.fill[l] = (out.fill[l] - mean[l]) / *scale;
+            }
+            l += width;
+        }
+        out
+    }
+
+    /// What is subtracted from each number of the vectors, and what is divided by.
+    pub(crate) fn centres_and_scales(&self) -> (Vec<f64>, Vec<f64>) {
+        let each = |column: &Column| match column.kind {
+            Kind::Number { centre, scale } => vec![(centre, scale)],
+            _ => vec![(0.0, 1.0); column.width()],
+        };
+        self.columns.iter().flat_map(each).unzip()
+    }
+
+    /// The encoder that neither moves nor scales.
+    pub(crate) fn raw(&self) -> Self {
+        let (centres, scales) = self.centres_and_scales();
+        let mut out = self.clone();
+        for column in &mut out.columns {
+            if let Kind::Number { centre, scale } = &mut column.kind {
+                (*centre, *scale) = (0.0, 1.0);
+            }
+        }
+        let parts = out.fill.iter_mut().zip(centres.iter().zip(&scales));
+        parts.for_each(|(fill, (centre, scale))| *fill = *fill * scale + centre);
+        out
+    }
+
+    /// Turns columns, in the encoder's order, into vectors.
+    pub(crate) fn encode<T: Element>(&self, arrays: &[ArrayRef]) -> Result<Encoded<T>> {
+        let rows = arrays.first().map_or(0, |a| a.len());
+        let width = self.width();
+        let mut out = Matrix::zeros(rows, width);
+        let mut absent = Absent { missing: self.missing, rows: vec![] };
+        let mut offset = 0;
+        for (column, array) in self.columns.iter().zip(arrays) {
+            let mut slot = Slot { data: out.as_mut_slice(), width, offset, fill: &self.fill };
+            match &column.kind {
+                Kind::Number { centre, scale } => {
+                    slot.numbers(column, array, *centre, *scale, &mut absent)?
+                }
+                Kind::Boolean => slot.numbers(column, array, 0.0, 1.0, &mut absent)?,
+                Kind::Text { categories } => slot.texts(column, array, categories, &mut absent)?,
+            }
+            offset += column.width();
+        }
+        if absent.rows.is_empty() {
+            return Ok(Encoded { rows: out, kept: None });
+        }
+        let mut dropped = vec![false; rows];
+        absent.rows.iter().for_each(|&i| dropped[i] = true);
+        let kept: Vec<usize> = (0..rows).filter(|&i| !dropped[i]).collect();
+        let mut rows = Matrix::zeros(kept.len(), width);
+        for (r, &i) in kept.iter().enumerate() {
+            rows.row_mut(r).copy_from_slice(out.row(i));
+        }
+        Ok(Encoded { rows, kept: Some(kept) })
+    }
+}
+
+/// The rows with a missing value, as far as the policy wants to know.
+struct Absent {
+    missing: Missing,
+    rows: Vec<usize>,
+}
+
+impl Absent {
+    /// Notes a missing value; true where the mean is to stand for it.
+    fn fill(&mut self, row: usize, why: impl FnOnce() -> Error) -> Result<bool> {
+        match self.missing {
+            Missing::Error => Err(why()),
+            Missing::Drop => {
+                self.rows.push(row);
+                Ok(false)
+            }
+            Missing::Mean => Ok(true),
+        }
+    }
+}
+
+/// The place of one column in the vectors.
+struct Slot<'a, T> {
+    data: &'a mut [T],
+    width: usize,
+    offset: usize,
+    fill: &'a [f64],
+}
+
+impl<T: Element> Slot<'_, T> {
+    fn numbers(
+        &mut self,
+        column: &Column,
+        array: &ArrayRef,
+        centre: f64,
+        scale: f64,
+        absent: &mut Absent,
+    ) -> Result<()> {
+        let numbers = to_numbers(&column.name, array)?;
+        let values = numbers.as_primitive::<Float64Type>();
+        let inverse = 1.0 / scale;
+        let places = self.data[self.offset..].iter_mut().step_by(self.width);
+        let mut unusual = vec![];
+        for (i, (place, v)) in places.zip(values.values()).enumerate() {
+            let encoded = T::from_f64((v - centre) * inverse);
+            *place = encoded;
+            if !encoded.is_finite() {
+                unusual.push(i);
+            }
+        }
+        if let Some(nulls) = values.nulls() {
+            unusual.extend((0..values.len()).filter(|&i| nulls.is_null(i)));
+        }
+        for i in unusual {
+            let (null, value) = (values.is_null(i), values.value(i));
+            if !(null || value.is_nan()) {
+                let reason = match value.is_finite() {
+                    true => format!("holds {value}, too far from the rest for 32-bit numbers"),
+                    false => format!("holds {value}; every value must be finite"),
+                };
+                return Err(Error::column(&column.name, reason));
+            }
+            let filled = absent.fill(i, || missing(column, if null { "null" } else { "NaN" }))?;
+            let value = if filled { self.fill[self.offset] } else { 0.0 };
+            self.data[i * self.width + self.offset] = T::from_f64(value);
+        }
+        Ok(())
+    }
+
+    fn texts(
+        &mut self,
+        column: &Column,
+        array: &ArrayRef,
+        categories: &[String],
+        absent: &mut Absent,
+    ) -> Result<()> {
+        let texts = to_texts(array)?;
+        let codes: HashMap<&str, usize> =
+            categories.iter().enumerate().map(|(k, c)| (c.as_str(), k)).collect();
+        for (i, text) in texts.iter().enumerate() {
+            let code = text.and_then(|t| codes.get(t));
+            let place = &mut self.data[i * self.width + self.offset..][..categories.len()];
+            match code {
+                Some(&k) => place[k] = T::from_f64(1.0),
+                None => {
+                    let why = || match text {
+                        Some(text) => Error::column(
+                            &column.name,
+                            format!(
+                                "holds '{text}', which the model has not seen; give --missing drop \
+                                 or --missing mean"
+                            ),
+                        ),
+                        None => missing(column, "null"),
+                    };
+                    if absent.fill(i, why)? {
+                        let fill = &self.fill[self.offset..][..categories.len()];
+                        place.iter_mut().zip(fill).for_each(|(p, f)| *p = T::from_f64(*f));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn missing(column: &Column, what: &str) -> Error {
+    let reason = format!("has missing values ({what}); give --missing drop or --missing mean");
+    Error::column(&column.name, reason)
+}
+
+/// Any numeric or boolean column as 64-bit floats.
+pub(crate) fn to_numbers(name: &str, array: &ArrayRef) -> Result<ArrayRef> {
+    match array.data_type() {
+        DataType::Float64 => Ok(array.clone()),
+        t if t.is_numeric() || *t == DataType::Boolean || *t == DataType::Null => {
+            Ok(cast(array, &DataType::Float64)?)
+        }
+        other => Err(Error::column(name, format!("is of type {other} where numbers are needed"))),
+    }
+}
+
+/// Any column as texts.
+pub(crate) fn to_texts(array: &ArrayRef) -> Result<StringArray> {
+    let texts = cast_with_options(array, &DataType::Utf8, &Default::default())?;
+    Ok(texts.as_string::<i32>().clone())
+}

@@ -1,0 +1,101 @@
+//! Model files: they come back as they were, and no other bytes are taken for one.
+
+use crate::common::*;
+use favor_tables::{Model, Request, Search, Sigma};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use std::collections::HashMap;
+
+fn models() -> Vec<Model> {
+    let auto = Sigma::Auto(Search::CrossValidation { folds: 3 });
+    [classify(), regress(), density()]
+        .into_iter()
+        .map(|r| fitted(points(0, 200), &Request { sigma: auto, features: 16, ..r }).unwrap())
+        .collect()
+}
+
+#[test]
+fn models_come_back_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    for model in models() {
+        let path = folder.path().join("m.favor");
+        model.save(&path).unwrap();
+        let back = Model::load(&path).unwrap();
+        assert_eq!(back, model);
+        assert_eq!(Model::from_bytes(&model.to_bytes().unwrap()).unwrap(), model);
+        assert_eq!(back.merge(&model).unwrap().about().rows, 2 * model.about().rows);
+    }
+}
+
+#[test]
+fn damaged_files_are_refused() {
+    for model in models() {
+        let bytes = model.to_bytes().unwrap();
+        for length in [0, 1, 7, 8, 9, 100, bytes.len() / 2, bytes.len() - 1] {
+            let message = Model::from_bytes(&bytes[..length]).unwrap_err().to_string();
+            assert!(message.contains("not a readable model"), "{message}");
+        }
+        // Any byte of the header and some of the arrays: an error or a model, never a panic.
+        let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        for place in (0..header).step_by(3).chain((header..bytes.len()).step_by(1009)) {
+            for value in [0, 0xFF, bytes[place] ^ 0x20] {
+                let mut broken = bytes.clone();
+                broken[place] = value;
+                if let Ok(model) = Model::from_bytes(&broken) {
+                    let _ = model.to_text();
+                }
+            }
+        }
+    }
+}
+
+/// The same arrays under a changed header.
+fn with_header(bytes: &[u8], change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
+    let (_, metadata) = SafeTensors::read_metadata(bytes).unwrap();
+    let mut header: serde_json::Value =
+        serde_json::from_str(&metadata.metadata().as_ref().unwrap()["favor"]).unwrap();
+    change(&mut header);
+    let tensors = SafeTensors::deserialize(bytes).unwrap();
+    let views: Vec<(String, TensorView<'_>)> = tensors.tensors();
+    let metadata = HashMap::from([("favor".to_string(), header.to_string())]);
+    safetensors::serialize(views, Some(metadata)).unwrap()
+}
+
+#[test]
+fn other_versions_and_foreign_files_are_named() {
+    let model = &models()[0];
+    let bytes = model.to_bytes().unwrap();
+    let refused = |bytes: &[u8]| Model::from_bytes(bytes).unwrap_err().to_string();
+    assert_eq!(Model::from_bytes(&with_header(&bytes, |_| {})).unwrap(), *model);
+    let newer = refused(&with_header(&bytes, |h| h["version"] = 2.into()));
+    assert!(newer.contains("version 2") && newer.contains("reads version 1"), "{newer}");
+    let other = refused(&with_header(&bytes, |h| h["schema"] = "favor.other".into()));
+    assert!(other.contains("favor.other"), "{other}");
+    let map = refused(&model.map().to_bytes().unwrap());
+    assert!(map.contains("favor.feature_map"), "{map}");
+    assert!(refused(b"a,b\n1,2\n").contains("not a complete safetensors file"));
+    let data = [0_u8; 8];
+    let view = TensorView::new(Dtype::F64, vec![1], &data).unwrap();
+    let foreign = safetensors::serialize([("x", view)], None).unwrap();
+    assert!(refused(&foreign).contains("without the 'favor' entry"));
+    // Numbers that no fit gives.
+    for (name, value) in [("sigma", -1.0), ("weight", 0.0)] {
+        let bad = with_header(&bytes, |h| h["about"][name] = value.into());
+        assert!(refused(&bad).contains("out of its range"), "{name}");
+    }
+    let fewer = with_header(&bytes, |h| {
+        h["about"]["classes"].as_array_mut().unwrap().pop();
+    });
+    assert!(refused(&fewer).contains("sums of shape"));
+}
+
+#[test]
+fn files_that_cannot_be_written_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = &models()[0];
+    let nowhere = folder.path().join("no/such/folder/m.favor");
+    assert!(model.save(&nowhere).unwrap_err().to_string().contains("cannot be written"));
+    assert!(model.save(folder.path()).is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let missing = Model::load(&folder.path().join("m.favor")).unwrap_err().to_string();
+    assert!(missing.contains("there is no such file"), "{missing}");
+}
