@@ -170,6 +170,9 @@ impl Encoder {
         let rows = arrays.first().map_or(0, |a| a.len());
         let width = self.width();
         let mut out = Matrix::zeros(rows, width);
+        if rows == 0 {
+            return Ok(Encoded { rows: out, kept: None });
+        }
         let mut absent = Absent { missing: self.missing, rows: vec![] };
         let mut offset = 0;
         for (column, array) in self.columns.iter().zip(arrays) {

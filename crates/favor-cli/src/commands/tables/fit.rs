@@ -59,7 +59,8 @@ pub(crate) struct Arguments {
     coupling: Coupling,
     /// The factor of the standardised columns in the kernel exp(−σ²‖u−v‖²/2), or auto: the best
     /// of ten from 0.01 to 100
-    #[arg(long, value_name = "S", default_value = "auto", value_parser = sigma)]
+    #[arg(long, value_name = "S", default_value = "auto", value_parser = sigma,
+        allow_negative_numbers = true)]
     sigma: Factor,
     /// Choose σ by cross-validation in so many parts instead of one part held out
     #[arg(long, value_name = "K")]
