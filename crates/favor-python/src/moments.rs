@@ -44,7 +44,7 @@ impl Moments {
         let mean = arrays::vector("mean", mean)?;
         let covariance = doubles("covariance", covariance)?;
         let covariance = covariance.rows().map_err(errors::library)?.to_f64(1.0);
-        let moments = favor::Moments::from_parts(count, weight, mean, covariance);
+        let moments = favor::Moments::from_covariance(count, weight, mean, covariance);
         moments.map(Self).map_err(errors::library)
     }
 

@@ -73,11 +73,11 @@ impl Moments {
     /// ```
     /// use favor::{Moments, Rows};
     /// let m = Moments::of(Rows::new(&[0.0, 0.0, 2.0, 0.0], 2, 2)?)?;
-    /// let again = Moments::from_parts(2, 2.0, m.mean().to_vec(), m.covariance())?;
+    /// let again = Moments::from_covariance(2, 2.0, m.mean().to_vec(), m.covariance())?;
     /// assert_eq!(again, m);
     /// # Ok::<(), favor::Error>(())
     /// ```
-    pub fn from_parts(
+    pub fn from_covariance(
         count: u64,
         weight: f64,
         mean: Vec<f64>,

@@ -1,12 +1,12 @@
 //! Key sums in fused tiles, for the workers of a stream: each call stays on its own thread, since
 //! a stream has its threads already.
 
-use super::forward::{query_tile_features, times_rows};
+use super::forward::query_tile_features;
 use super::number::Number;
 use super::product::row_scales;
 use super::strided::Strided;
 use super::sums::Sums;
-use super::tile::{Scratch, overflow};
+use super::tile::{Scratch, overflow, times_rows};
 use crate::kernel::check_values;
 use crate::map::{Cached, PackedMap, PackedSide};
 use crate::simd::Constants;
