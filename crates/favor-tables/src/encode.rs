@@ -1,7 +1,7 @@
 //! Columns of a table as vectors: numbers standardised, booleans as 0 and 1, texts one-hot.
 
 use crate::{Error, Result};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray};
 use datafusion::arrow::compute::{cast, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Float64Type};
 use favor::{Element, Matrix, Moments};
@@ -174,17 +174,35 @@ impl Encoder {
             return Ok(Encoded { rows: out, kept: None });
         }
         let mut absent = Absent { missing: self.missing, rows: vec![] };
+        let mut numbers = vec![];
         let mut offset = 0;
         for (column, array) in self.columns.iter().zip(arrays) {
             let mut slot = Slot { data: out.as_mut_slice(), width, offset, fill: &self.fill };
             match &column.kind {
-                Kind::Number { centre, scale } => {
-                    slot.numbers(column, array, *centre, *scale, &mut absent)?
-                }
-                Kind::Boolean => slot.numbers(column, array, 0.0, 1.0, &mut absent)?,
                 Kind::Text { categories } => slot.texts(column, array, categories, &mut absent)?,
+                Kind::Number { centre, scale } => {
+                    numbers.push((
+                        column,
+                        offset,
+                        to_numbers(&column.name, array)?,
+                        *centre,
+                        *scale,
+                    ));
+                }
+                Kind::Boolean => {
+                    numbers.push((column, offset, to_numbers(&column.name, array)?, 0.0, 1.0));
+                }
             }
             offset += column.width();
+        }
+        // Some rows at a time: their vectors stay in the nearest cache while the columns come in.
+        for start in (0..rows).step_by(BLOCK) {
+            for (column, offset, array, centre, scale) in &numbers {
+                let offset = *offset;
+                let mut slot = Slot { data: out.as_mut_slice(), width, offset, fill: &self.fill };
+                let values = array.as_primitive::<Float64Type>();
+                slot.numbers(column, values, start, (*centre, *scale), &mut absent)?;
+            }
         }
         if absent.rows.is_empty() {
             return Ok(Encoded { rows: out, kept: None });
@@ -220,6 +238,9 @@ impl Absent {
     }
 }
 
+/// Rows that are encoded at a time.
+const BLOCK: usize = 128;
+
 /// The place of one column in the vectors.
 struct Slot<'a, T> {
     data: &'a mut [T],
@@ -229,30 +250,29 @@ struct Slot<'a, T> {
 }
 
 impl<T: Element> Slot<'_, T> {
+    /// The block of rows that begins at `start`.
     fn numbers(
         &mut self,
         column: &Column,
-        array: &ArrayRef,
-        centre: f64,
-        scale: f64,
+        values: &Float64Array,
+        start: usize,
+        (centre, scale): (f64, f64),
         absent: &mut Absent,
     ) -> Result<()> {
-        let numbers = to_numbers(&column.name, array)?;
-        let values = numbers.as_primitive::<Float64Type>();
+        let block = start..(start + BLOCK).min(values.len());
         let inverse = 1.0 / scale;
-        let places = self.data[self.offset..].iter_mut().step_by(self.width);
-        let mut unusual = vec![];
-        for (i, (place, v)) in places.zip(values.values()).enumerate() {
-            let encoded = T::from_f64((v - centre) * inverse);
-            *place = encoded;
-            if !encoded.is_finite() {
-                unusual.push(i);
-            }
+        let mut encoded = [T::default(); BLOCK];
+        let mut finite = true;
+        for (e, v) in encoded.iter_mut().zip(&values.values()[block.clone()]) {
+            *e = T::from_f64((v - centre) * inverse);
+            finite &= e.is_finite();
         }
-        if let Some(nulls) = values.nulls() {
-            unusual.extend((0..values.len()).filter(|&i| nulls.is_null(i)));
+        let places = self.data[start * self.width + self.offset..].iter_mut().step_by(self.width);
+        places.zip(&encoded[..block.len()]).for_each(|(place, e)| *place = *e);
+        if finite && values.null_count() == 0 {
+            return Ok(());
         }
-        for i in unusual {
+        for i in block.filter(|&i| values.is_null(i) || !encoded[i - start].is_finite()) {
             let (null, value) = (values.is_null(i), values.value(i));
             if !(null || value.is_nan()) {
                 let reason = match value.is_finite() {

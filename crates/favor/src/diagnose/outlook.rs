@@ -14,7 +14,7 @@
 //! `exp Σ_l (log((1+λ_l)/2) − ½ log λ_l + 2z_l²/(λ_l(1+λ_l)))`: a quadratic form in the query.
 
 use super::Estimator;
-use crate::linalg::{apply, dot, eigen, inverse_transpose, product, scale_rows};
+use crate::linalg::{apply, eigen, inverse_transpose, product, scale_rows};
 use crate::parameters::overflow;
 use crate::{Element, Error, Family, Matrix, Moments, Result, Rows};
 
@@ -37,7 +37,7 @@ const LEAST_EIGENVALUE: f64 = 1e-12;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outlook {
     scale: f64,
-    /// `z = weights · x + offset`.
+    /// `z = weightsᵀ · x + offset`.
     weights: Matrix<f64>,
     offset: Vec<f64>,
     /// `2/(λ(1+λ))`.
@@ -95,7 +95,7 @@ impl Outlook {
             found.values.iter().map(|v| ((1.0 + v) / 2.0).ln() - 0.5 * v.ln()).sum::<f64>();
         Ok(Some(Self {
             scale,
-            weights: product(&found.vectors, &b1),
+            weights: product(&found.vectors, &b1).transposed(),
             offset: apply(&found.vectors, &linear),
             curvature: found.values.iter().map(|v| 2.0 / (v * (1.0 + v))).collect(),
             constant: constant.max(0.0),
@@ -114,13 +114,15 @@ impl Outlook {
                 right_shape: queries.shape(),
             });
         }
-        let mut row = vec![0.0; queries.columns()];
+        let mut z = self.offset.clone();
         let log = |query: &[T]| {
-            row.iter_mut().zip(query).for_each(|(r, v)| *r = self.scale * v.to_f64());
-            let mut exponent = self.constant;
-            for (l, curvature) in self.curvature.iter().enumerate() {
-                exponent += curvature * (dot(self.weights.row(l), &row) + self.offset[l]).powi(2);
+            z.copy_from_slice(&self.offset);
+            for (l, v) in query.iter().enumerate() {
+                let v = self.scale * v.to_f64();
+                z.iter_mut().zip(self.weights.row(l)).for_each(|(z, w)| *z += v * w);
             }
+            let squares = z.iter().zip(&self.curvature).map(|(z, c)| c * z * z);
+            let exponent = self.constant + squares.sum::<f64>();
             let variance = exponent.exp_m1();
             if variance.is_finite() { variance.max(f64::MIN_POSITIVE).ln() } else { exponent }
         };
