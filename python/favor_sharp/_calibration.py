@@ -190,7 +190,8 @@ def calibrate(
 
     texts: strings, or batches of inputs of the model as a tokenizer makes them.
     auto: keep heads exact whose predicted error is above the tolerance.
-    short_is_exact: keep sequences exact that are so short that features would be more work.
+    short_is_exact: keep sequences exact that are so short that features would be more work. Not in
+        causal models, where a text would change its beginning by growing long.
     save: a file, or True for ``favor_sharp.safetensors`` in the model's own folder if it has one.
     """
     from . import hf

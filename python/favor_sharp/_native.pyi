@@ -261,6 +261,8 @@ class DecodeState:
     ) -> DecodeState: ...
     def advance(self, q: ArrayLike, k: ArrayLike, v: ArrayLike) -> _Array:
         """Attends from new tokens to themselves and all before, and adds them."""
+    def copy(self) -> DecodeState:
+        """A state of its own after the same tokens, for continuations that part here."""
     def to_bytes(self) -> bytes: ...
     @staticmethod
     def from_bytes(

@@ -8,16 +8,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
 from ._calibration import EXACT, MAPS, Calibration, calibrate, load, recording
+from ._decode import DecodeCache, DecodeLayer
 from .torch import favor_attention, fit_maps
 from .torch._maps import features_of
 
-__all__ = ["Calibration", "calibrate", "load", "register"]
+__all__ = ["Calibration", "DecodeCache", "calibrate", "load", "register"]
 
 NAME = "favor_sharp"
 
@@ -55,7 +58,7 @@ def mask(
         )
     if causal and q_offset + q_length != kv_offset + kv_length:
         raise ValueError(
-            "favor_sharp: a cache longer than its contents is not offered; use a DynamicCache"
+            "favor_sharp: a cache longer than its contents is not offered; use a DecodeCache"
         )
     if attention_mask is None:
         return None
@@ -82,6 +85,7 @@ def attention(
     for name in ("position_bias", "softcap", "cache", "s_aux", "sliding_window"):
         if more.get(name) is not None:
             raise ValueError(f"favor_sharp: {name} is not offered; use another attn_implementation")
+    layer = getattr(key, "favor_layer", None)
     if key.shape[1] != query.shape[1]:
         times = query.shape[1] // key.shape[1]
         key, value = (x.repeat_interleave(times, 1) for x in (key, value))
@@ -91,36 +95,79 @@ def attention(
             getattr(module, "is_causal", True) and getattr(config, "is_causal", True) is not False
         )
     length, keys = query.shape[2], key.shape[2]
-    # One query at the end sees every key.
-    causal = bool(is_causal) and length > 1
-    if causal and length < keys:
-        # Queries whose outputs nobody reads stand for the tokens in the cache.
-        query = functional.pad(query, (0, 0, keys - length, 0))
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    recorder = recording()
-    if recorder is not None:
-        out = recorder.record(module, query, key, value, attention_mask, causal, scaling)
+    if layer is not None:
+        out = _decode(layer, module, query, key, value, attention_mask, bool(is_causal))
     else:
-        out = _by_features(
-            module, query, key, value, attention_mask, bool(is_causal), causal, scaling
-        )
+        # One query at the end sees every key.
+        causal = bool(is_causal) and length > 1
+        if causal and length < keys:
+            # Queries whose outputs nobody reads stand for the tokens in the cache.
+            query = functional.pad(query, (0, 0, keys - length, 0))
+        scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+        recorder = recording()
+        if recorder is not None:
+            out = recorder.record(module, query, key, value, attention_mask, causal, scaling)
+        else:
+            cached = bool(is_causal) and length < keys
+            maps, exact = _maps(
+                module, query, key, attention_mask, bool(is_causal), cached, scaling
+            )
+            out = favor_attention(
+                query, key, value, attention_mask, is_causal=causal, maps=maps, exact_heads=exact
+            )
     out = functional.dropout(out[:, :, -length:], dropout, module.training)
     return out.transpose(1, 2).contiguous(), None
 
 
-def _by_features(module, q, k, v, mask, is_causal, causal, scaling) -> Tensor:
-    maps = getattr(module, MAPS, None)
-    exact = getattr(module, EXACT, ())
-    if maps is None:
-        if is_causal:
+def _maps(
+    module: nn.Module,
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    cached: bool,
+    scaling: float,
+) -> tuple[Tensor, Sequence[int]]:
+    """The maps of a layer, and the heads to compute exactly."""
+    if is_causal:
+        maps, exact = _frozen(module)
+        if cached and len(exact) < q.shape[1]:
             raise ValueError(
-                "favor_sharp: a causal model needs maps before its first call; make them with "
-                "favor_sharp.hf.calibrate(model, texts)"
+                "favor_sharp: features over a growing cache would be more work than exact attention; "
+                "give past_key_values=favor_sharp.hf.DecodeCache() to generate or to the first call"
             )
-        maps = fit_maps(q, k, key_mask=mask, scale=scaling, **_options)
-    elif getattr(module, "favor_short_is_exact", False) and _is_short(q, k, maps):
+        return maps, exact
+    maps, exact = getattr(module, MAPS, None), getattr(module, EXACT, ())
+    if maps is None:
+        return fit_maps(q, k, key_mask=mask, scale=scaling, **_options), ()
+    # Not in causal layers, where a text would change its beginning by growing long.
+    if getattr(module, "favor_short_is_exact", False) and _is_short(q, k, maps):
         exact = range(q.shape[1])
-    return favor_attention(q, k, v, mask, is_causal=causal, maps=maps, exact_heads=exact)
+    return maps, exact
+
+
+def _frozen(module: nn.Module) -> tuple[Tensor, Sequence[int]]:
+    maps = getattr(module, MAPS, None)
+    if maps is None:
+        raise ValueError(
+            "favor_sharp: a causal model needs maps before its first call; make them with "
+            "favor_sharp.hf.calibrate(model, texts)"
+        )
+    return maps, getattr(module, EXACT, ())
+
+
+def _decode(
+    layer: DecodeLayer,
+    module: nn.Module,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+) -> Tensor:
+    if not is_causal:
+        raise ValueError("favor_sharp: a DecodeCache is for causal attention; use a DynamicCache")
+    return layer.attend(q, k, v, mask, *_frozen(module))
 
 
 def _is_short(q: Tensor, k: Tensor, maps: Tensor) -> bool:

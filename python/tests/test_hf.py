@@ -138,23 +138,155 @@ def test_causal_models(make):
     assert torch.equal(states(model, **changed)[:, :15], found[:, :15])
 
 
+def some_exact(model):
+    """Keeps one head exact, as ``auto`` may."""
+    for module in model.modules():
+        if hasattr(module, "favor_exact_heads"):
+            module.favor_exact_heads = (2,)
+    return model
+
+
+@torch.no_grad()
+def in_pieces(model, ids, ends, **more):
+    cache, parts, start = hf.DecodeCache(), [], 0
+    for end in ends:
+        step = {name: x[:, :end] for name, x in more.items()}
+        out = model(input_ids=ids[:, start:end], past_key_values=cache, use_cache=True, **step)
+        parts.append(out.logits)
+        start = end
+    return torch.cat(parts, 1), cache
+
+
+@pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("make", [gpt2, llama])
-def test_generation_with_a_cache(make):
-    """Token by token, and after a cached prefix, it is what the whole sequence gives."""
-    model = calibrated(make())
-    ids = tokens(1, 20)["input_ids"]
+def test_generation_is_the_whole_sequence(make, exact):
+    """Token by token and in pieces it is what the whole sequence gives, to rounding."""
+    model = calibrated(make().double())
+    model = some_exact(model) if exact else model
+    ids = tokens(2, 40)["input_ids"]
     whole = states(model, input_ids=ids)
+    found, cache = in_pieces(model, ids, [12, 16, 17, *range(20, 41)])
+    assert cache.get_seq_length() == 40
+    # A few hundred sums of float64, in another order.
+    assert (found - whole).abs().max() < 1e-11 * whole.abs().max()
+    options = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+    for more in ({}, {"num_beams": 3}, {"num_beams": 3, "num_return_sequences": 2}):
+        made = model.generate(ids, past_key_values=hf.DecodeCache(), **options, **more)
+        slow = model.generate(ids, use_cache=False, **options, **more)
+        assert torch.equal(made, slow)
+
+
+def test_memory_does_not_grow():
+    model = calibrated(gpt2())
+    sizes = []
+    for length in (5, 60):
+        _, cache = in_pieces(model, tokens(1, 60)["input_ids"], [4, length])
+        assert all(layer.keys is None and len(layer.states) == 1 for layer in cache.layers)
+        sizes.append({len(layer.states[0].to_bytes()) for layer in cache.layers})
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_padded_generation(side, exact):
+    model = calibrated(gpt2().double())
+    model = some_exact(model) if exact else model
+    ids, mask = tokens(2, 20)["input_ids"], torch.ones(2, 30, dtype=torch.long)
+    place = slice(0, 8) if side == "left" else slice(12, 20)
+    mask[0, place] = 0
+    ids = torch.cat([ids, tokens(2, 10, seed=5)["input_ids"]], 1)
+    alone = ids[:1, mask[0].bool()]
+    positions = (mask.cumsum(1) - 1).clamp_min(0)
+    whole = states(model, input_ids=ids, attention_mask=mask, position_ids=positions)
+    wanted = states(model, input_ids=alone)
+    cache, parts = hf.DecodeCache(), []
     with torch.no_grad():
-        out = model(input_ids=ids[:, :12], use_cache=True)
-        parts = [out.logits]
-        for step in (slice(12, 16), slice(16, 17), slice(17, 20)):
-            out = model(input_ids=ids[:, step], past_key_values=out.past_key_values, use_cache=True)
+        for start, end in ((0, 20), (20, 21), (21, 30)):
+            out = model(
+                input_ids=ids[:, start:end],
+                attention_mask=mask[:, :end],
+                position_ids=positions[:, start:end],
+                past_key_values=cache,
+            )
             parts.append(out.logits)
-    assert (torch.cat(parts, 1) - whole).abs().max() < 1e-4
-    made = model.generate(ids, max_new_tokens=5, do_sample=False, pad_token_id=0)
-    assert made.shape[1] <= 25
-    slow = model.generate(ids, max_new_tokens=5, do_sample=False, pad_token_id=0, use_cache=False)
-    assert torch.equal(made, slow)
+    found = torch.cat(parts, 1)
+    scale = 1e-11 * wanted.abs().max()
+    assert (found[0, mask[0].bool()] - wanted[0]).abs().max() < scale
+    assert (found[1] - whole[1]).abs().max() < scale
+    if side == "left":
+        options = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+        both = {"input_ids": ids[:, :20], "attention_mask": mask[:, :20]}
+        made = model.generate(**both, past_key_values=hf.DecodeCache(), **options)
+        single = model.generate(ids[:1, 8:20], past_key_values=hf.DecodeCache(), **options)
+        assert torch.equal(made[0, 20:], single[0, 12:])
+
+
+def test_a_prompt_continued_twice():
+    model = calibrated(gpt2())
+    ids = tokens(1, 20)["input_ids"]
+    _, prompt = in_pieces(model, ids, [20])
+    ends = []
+    for token in (7, 8, 7):
+        with torch.no_grad():
+            out = model(torch.tensor([[token]]), past_key_values=copy.deepcopy(prompt))
+        ends.append(out.logits)
+    assert torch.equal(ends[0], ends[2]) and not torch.equal(ends[0], ends[1])
+    prompt.batch_repeat_interleave(2)
+    prompt.batch_select_indices(torch.tensor([1]))
+    with torch.no_grad():
+        assert torch.equal(model(torch.tensor([[7]]), past_key_values=prompt).logits, ends[0])
+
+
+def test_what_generation_refuses():
+    ids = tokens(1, 12)["input_ids"]
+    with pytest.raises(ValueError, match="calibrate"):
+        hf.register()
+        model = gpt2()
+        model.set_attn_implementation("favor_sharp")
+        model.generate(ids, past_key_values=hf.DecodeCache(), max_new_tokens=2)
+    model = calibrated(gpt2())
+    with pytest.raises(ValueError, match="DecodeCache"):
+        model.generate(ids, max_new_tokens=2, pad_token_id=0)
+    with pytest.raises(ValueError, match="no gradients"):
+        model(ids, past_key_values=hf.DecodeCache())
+    _, cache = in_pieces(model, ids, [12])
+    with pytest.raises(ValueError, match="forget"):
+        cache.crop(-2)
+    hidden = torch.ones(1, 13, dtype=torch.long)
+    hidden[0, 3] = 0
+    with torch.no_grad(), pytest.raises(ValueError, match="mask of tokens"):
+        model(ids[:, :1], attention_mask=hidden, past_key_values=cache)
+    # The refused call has reached some layers and others not.
+    with torch.no_grad(), pytest.raises(ValueError, match="begin with a new"):
+        model(ids[:, :1], past_key_values=cache)
+    _, cache = in_pieces(model, ids, [12])
+    with torch.no_grad(), pytest.raises(ValueError, match="2 sequences"):
+        model(torch.cat([ids, ids])[:, :1], past_key_values=cache)
+    # An attention that does not know of states would see the new keys alone.
+    model.set_attn_implementation("sdpa")
+    with pytest.raises(ValueError, match="favor_sharp"):
+        in_pieces(model, ids, [11, 12])
+
+
+def test_exact_heads_alone_use_any_cache():
+    model = calibrated(gpt2())
+    for module in model.modules():
+        if hasattr(module, "favor_exact_heads"):
+            module.favor_exact_heads = (0, 1, 2, 3)
+    ids = tokens(1, 12)["input_ids"]
+    options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+    made = model.generate(ids, **options)
+    assert torch.equal(made, model.generate(ids, past_key_values=hf.DecodeCache(), **options))
+    model.set_attn_implementation("sdpa")
+    assert torch.equal(made, model.generate(ids, **options))
+
+
+def test_length_does_not_change_a_beginning():
+    """Causal models do not turn from exact to features as a text grows long."""
+    model = calibrated(gpt2(), features=8, short_is_exact=True)
+    ids = tokens(1, 60)["input_ids"]
+    short, long = states(model, input_ids=ids[:, :4]), states(model, input_ids=ids)
+    assert (short - long[:, :4]).abs().max() < 1e-5
 
 
 def test_other_patterns_are_refused():

@@ -1,5 +1,6 @@
 """The NumPy layer: equal to plain definitions, whatever the strides, masks and formats."""
 
+import copy
 import os
 import pickle
 import signal
@@ -185,6 +186,11 @@ def test_decoding_is_causal_attention(maps, dtype):
     state = fs.DecodeState.from_bytes(maps, state.to_bytes(), dtype=state.dtype)
     parts += [state.advance(*(x[:, :, i : i + 1] for x in (q, k, v))) for i in range(60, 70)]
     assert state.tokens == 70
+    # A copy goes its own way.
+    last = [x[:, :, -1:] for x in (q, k, v)]
+    other = state.copy()
+    ends = [other.advance(*last), copy.deepcopy(state).advance(*last)]
+    assert (state.tokens, other.tokens) == (70, 71) and np.array_equal(*ends)
     assert np.abs(np.concatenate(parts, 2) - whole).max() < TOLERANCE[dtype]
     with pytest.raises(TypeError, match="state is of"):
         state.advance(

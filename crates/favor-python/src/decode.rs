@@ -133,6 +133,24 @@ impl DecodeState {
         })
     }
 
+    /// A state of its own after the same tokens, for continuations that part here.
+    fn copy(&self) -> Self {
+        let state = match &self.state {
+            State::Half(s) => State::Half(s.clone()),
+            State::Single(s) => State::Single(s.clone()),
+            State::Double(s) => State::Double(s.clone()),
+        };
+        Self { state, maps: self.maps.clone() }
+    }
+
+    fn __copy__(&self) -> Self {
+        self.copy()
+    }
+
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> Self {
+        self.copy()
+    }
+
     /// The state as bytes, without the maps.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = each!(&self.state, |s| s.to_bytes()).map_err(errors::library)?;
