@@ -130,13 +130,16 @@ def test_copies_and_refusals(kind):
         kind().fit(np.where(X > 2, np.nan, X), Y)
 
 
-def test_names():
-    sampler = FavorSampler(n_components=3).fit(X)
-    assert list(sampler.get_feature_names_out()) == [
-        "favorsampler0",
-        "favorsampler1",
-        "favorsampler2",
-    ]
+@pytest.mark.parametrize("kind", ALL)
+def test_names_and_features(kind):
+    model = kind(n_components=3, random_state=0).fit(X, Y)
+    name = kind.__name__.lower()
+    assert list(model.get_feature_names_out()) == [f"{name}{i}" for i in range(3)]
+    # All give the features of the map that their sums are made of.
+    sampler = FavorSampler(n_components=3, random_state=0).fit(X)
+    assert np.array_equal(model.transform(X), sampler.transform(X))
+    table = model.set_output(transform="pandas").transform(X)
+    assert list(table.columns) == list(model.get_feature_names_out())
 
 
 def test_frozen_after_the_first_piece():
