@@ -7,8 +7,12 @@ change after; the rest are sums, which any order and any number of workers give 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from functools import reduce
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,8 +29,18 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import FeatureMap, KeySums, Moments
+from ._states import Header, State, map_name, merge_states
 
-__all__ = ["FavorSampler", "KernelClassifier", "KernelDensityEstimator", "KernelRegressor"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "FavorSampler",
+    "KernelClassifier",
+    "KernelDensityEstimator",
+    "KernelRegressor",
+    "merge_states",
+]
 
 POSITIVE = "pos hyperbolic ge sade ade sde sde_shifted ade_shifted balanced".split()
 
@@ -40,7 +54,7 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     random_state: decides the draws.
     """
 
-    _families = (*POSITIVE, "trig", "trig_pair")
+    _families: Sequence[str] = (*POSITIVE, "trig", "trig_pair")
 
     def __init__(
         self,
@@ -57,7 +71,9 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.coupling = coupling
         self.random_state = random_state
 
-    def fit_map(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None):
+    def fit_map(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fits the map alone, for example on a part of the data; ``partial_fit`` then uses it."""
         X = self._samples(X, reset=True)
         self._forget()
@@ -70,7 +86,7 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _forget(self) -> None:
         """What was learned before does not belong to a new map."""
         for name in ("map_", "gamma_", "sums_", "weight_", "classes_", "_width"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
 
     def _check(self) -> None:
         if not (self.gamma == "scale" if isinstance(self.gamma, str) else self.gamma > 0):
@@ -104,13 +120,13 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """The random features of the samples, whose inner products estimate the kernel."""
         check_is_fitted(self, "map_")
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        rows: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         if not self.map_.positive:
-            return self.map_.transform(X)
+            return self.map_.transform(rows)
         # The two sides of the kernel have the same features but for a constant factor.
-        logs = self.map_.log_features(X) + self.map_.log_features(X, side="key")
+        logs = self.map_.log_features(rows) + self.map_.log_features(rows, side="key")
         with np.errstate(over="ignore"):
-            features = np.exp(logs / 2 - np.log(self.n_components) / 2, dtype=X.dtype)
+            features = np.exp(logs / 2 - np.log(self.n_components) / 2, dtype=rows.dtype)
         if not np.isfinite(features).all():
             row = int(np.argmin(np.isfinite(features).all(1)))
             raise ValueError(
@@ -165,11 +181,13 @@ class FavorSampler(_Mapped):
     np.True_
     """
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None):
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fits the map to the mean and covariance of the samples."""
         return self.fit_map(X, sample_weight=sample_weight)
 
-    def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None):
+    def partial_fit(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """As ``fit`` at the first call. Later calls change nothing: features that change would spoil
         what was learned from them."""
         if not hasattr(self, "map_"):
@@ -183,27 +201,62 @@ class _Summed(_Mapped):
 
     _families = POSITIVE
 
-    def _add(self, X: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+    def _add(
+        self,
+        X: NDArray[np.float64],
+        values: NDArray[np.float64],
+        weights: NDArray[np.float64],
+    ) -> None:
         if not hasattr(self, "sums_"):
-            self.sums_ = KeySums(self.map_, values.shape[1])
+            self.sums_, self.weight_ = KeySums(self.map_, values.shape[1]), 0.0
         self.sums_.add(self.map_, X, values)
+        self.weight_ += float(weights.sum())
 
     def _ready(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         check_is_fitted(self, "sums_")
         return self.sums_.apply(self.map_, self._samples(X, reset=False))
 
-    def merge(self, other):
-        """Adds what another estimator with the same map has learned from other samples."""
-        check_is_fitted(self, "sums_")
-        check_is_fitted(other, "sums_")
-        if self.map_ != other.map_:
-            raise ValueError("merge: the maps differ; give copies of one fit_map to all workers")
-        if not np.array_equal(getattr(self, "classes_", ()), getattr(other, "classes_", ())):
-            raise ValueError("merge: the classes differ; name them all in partial_fit")
-        self.sums_.merge(other.sums_)
-        if hasattr(self, "weight_"):
-            self.weight_ += other.weight_
+    def fit_partial(self, X: ArrayLike, y: ArrayLike | None = None, **more: Any) -> bytes:
+        """The state of these samples alone, for ``merge``: what ``partial_fit`` would add, with its
+        arguments. The estimator needs a map (``fit_map``) and is left as it was."""
+        check_is_fitted(self, "map_")
+        worker = copy(self)
+        worker.__dict__.pop("sums_", None)
+        return worker.partial_fit(X, y, **more).state()
+
+    def state(self) -> bytes:
+        """What was learned, without the map, as bytes that ``merge`` takes."""
+        return self._state().to_bytes()
+
+    def merge(self, *others: bytes | _Summed) -> Self:
+        """Adds what others with the same map have learned: their states, or the estimators."""
+        check_is_fitted(self, "map_")
+        states = [o._state() if isinstance(o, _Summed) else State.from_bytes(o) for o in others]
+        if states:
+            own = self._state() if hasattr(self, "sums_") else self._nothing(states[0].header)
+            # On an error the estimator is as it was.
+            whole = reduce(State.merge, states, own)
+            self.sums_, self.weight_ = whole.sums, whole.weight
+            self._take(whole.header)
         return self
+
+    def _state(self) -> State:
+        check_is_fitted(self, "sums_")
+        sums = KeySums.from_parts(self.sums_.log_scale, self.sums_.sums)
+        header = Header(type(self).__name__, map_name(self.map_), sums.sums.shape[1])
+        return State(self._describe(header), self.weight_, sums)
+
+    def _nothing(self, like: Header) -> State:
+        """The state before the first sample, for such samples as another state is of."""
+        header = replace(like, kind=type(self).__name__, map=map_name(self.map_))
+        return State(header, 0.0, KeySums(self.map_, like.columns))
+
+    def _describe(self, header: Header) -> Header:
+        """The header with what this kind of estimator knows of its samples."""
+        return header
+
+    def _take(self, header: Header) -> None:
+        """What was described, taken over."""
 
 
 class KernelClassifier(ClassifierMixin, _Summed):
@@ -216,7 +269,7 @@ class KernelClassifier(ClassifierMixin, _Summed):
     [np.str_('a'), np.str_('b')]
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fits the map, and sums over the samples."""
         X, y = self._labelled(X, y, reset=True)
         self._forget()
@@ -228,7 +281,7 @@ class KernelClassifier(ClassifierMixin, _Summed):
         y: ArrayLike,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-    ):
+    ) -> Self:
         """Adds samples. The first call names all classes, and fits the map unless ``fit_map`` did."""
         begun = hasattr(self, "classes_")
         X, y = self._labelled(X, y, reset=not hasattr(self, "map_"))
@@ -243,11 +296,17 @@ class KernelClassifier(ClassifierMixin, _Summed):
     def _labelled(
         self, X: ArrayLike, y: ArrayLike, reset: bool
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
-        check_classification_targets(y)
-        return X, y
+        rows, labels = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        check_classification_targets(labels)
+        return rows, labels
 
-    def _learn(self, X, y, classes, sample_weight):
+    def _learn(
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[Any],
+        classes: NDArray[Any],
+        sample_weight: ArrayLike | None,
+    ) -> Self:
         weights = _weights(sample_weight, X)
         places = np.searchsorted(classes, y)
         unknown = (places >= len(classes)) | (classes[np.minimum(places, len(classes) - 1)] != y)
@@ -259,9 +318,16 @@ class KernelClassifier(ClassifierMixin, _Summed):
             self._fit_map(X, weights)
         labels = np.zeros((len(X), len(classes)))
         labels[np.arange(len(X)), places] = weights
-        self._add(X, labels)
+        self._add(X, labels, weights)
         self.classes_ = classes
         return self
+
+    def _describe(self, header: Header) -> Header:
+        kind = self.classes_.dtype.str
+        return replace(header, classes=self.classes_.tolist(), classes_type=kind)
+
+    def _take(self, header: Header) -> None:
+        self.classes_ = np.array(header.classes, header.classes_type)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The shares of the classes in the sum."""
@@ -283,13 +349,18 @@ class KernelRegressor(RegressorMixin, _Summed):
     ``FavorSampler`` before a ``Ridge`` instead.
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
+    # The shape of the targets of a sample.
+    _width: tuple[int, ...]
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fits the map, and sums over the samples."""
         X, y = self._valued(X, y, reset=True)
         self._forget()
         return self._learn(X, y, sample_weight)
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Adds samples. The first call fits the map unless ``fit_map`` did."""
         X, y = self._valued(X, y, reset=not hasattr(self, "map_"))
         return self._learn(X, y, sample_weight)
@@ -297,12 +368,17 @@ class KernelRegressor(RegressorMixin, _Summed):
     def _valued(
         self, X: ArrayLike, y: ArrayLike, reset: bool
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        X, y = validate_data(
+        rows, targets = validate_data(
             self, X, y, dtype=np.float64, reset=reset, multi_output=True, y_numeric=True
         )
-        return X, np.asarray(y, np.float64)
+        return rows, np.asarray(targets, np.float64)
 
-    def _learn(self, X, y, sample_weight):
+    def _learn(
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[np.float64],
+        sample_weight: ArrayLike | None,
+    ) -> Self:
         weights = _weights(sample_weight, X)
         if getattr(self, "_width", y.shape[1:]) != y.shape[1:]:
             raise ValueError(
@@ -311,9 +387,15 @@ class KernelRegressor(RegressorMixin, _Summed):
         if not hasattr(self, "map_"):
             self._fit_map(X, weights)
         targets = y.reshape(len(y), -1) * weights[:, None]
-        self._add(X, np.column_stack([targets, weights]))
+        self._add(X, np.column_stack([targets, weights]), weights)
         self._width = y.shape[1:]
         return self
+
+    def _describe(self, header: Header) -> Header:
+        return replace(header, width=list(self._width))
+
+    def _take(self, header: Header) -> None:
+        self._width = tuple(header.width or ())
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """The weighted means."""
@@ -335,22 +417,23 @@ class KernelRegressor(RegressorMixin, _Summed):
 class KernelDensityEstimator(DensityMixin, _Summed):
     """A density: the mean of Gaussians around the samples, ``gamma = 1 / (2 bandwidth²)``."""
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None):
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fits the map, and sums over the samples."""
         X = self._samples(X, reset=True)
         self._forget()
         return self._learn(X, sample_weight)
 
-    def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None):
+    def partial_fit(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Adds samples. The first call fits the map unless ``fit_map`` did."""
         return self._learn(self._samples(X, reset=not hasattr(self, "map_")), sample_weight)
 
-    def _learn(self, X, sample_weight):
+    def _learn(self, X: NDArray[np.float64], sample_weight: ArrayLike | None) -> Self:
         weights = _weights(sample_weight, X)
         if not hasattr(self, "map_"):
             self._fit_map(X, weights)
-        self._add(X, weights[:, None])
-        self.weight_ = getattr(self, "weight_", 0.0) + weights.sum()
+        self._add(X, weights[:, None], weights)
         return self
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:

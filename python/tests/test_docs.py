@@ -2,6 +2,8 @@
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ NEEDS = {
     "migrating-from-performer": ["torch"],
 }
 NOTEBOOKS = {"attention": [], "kernel_methods": ["sklearn"]}
+EXAMPLES = {"dask_workers": ["sklearn", "dask"]}
 
 
 def test_all_are_here():
@@ -23,6 +26,7 @@ def test_all_are_here():
     }
     assert with_python == set(NEEDS)
     assert {p.stem for p in (ROOT / "python" / "notebooks").glob("*.py")} == set(NOTEBOOKS)
+    assert {p.stem for p in (ROOT / "examples").glob("*.py")} == set(EXAMPLES)
 
 
 @pytest.mark.parametrize("name", NEEDS)
@@ -44,3 +48,14 @@ def test_notebooks(name, tmp_path, monkeypatch):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(ROOT / "python" / "notebooks" / f"{name}.py"))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(name, tmp_path):
+    for package in EXAMPLES[name]:
+        pytest.importorskip(package)
+    # A process of its own, since its workers begin by importing it.
+    command = [sys.executable, "-I", "-B", str(ROOT / "examples" / f"{name}.py")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout

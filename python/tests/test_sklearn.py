@@ -1,5 +1,6 @@
 """The scikit-learn layer: its own checks, and agreement with exact kernel sums."""
 
+import functools
 import pickle
 import warnings
 
@@ -11,6 +12,7 @@ sklearn = pytest.importorskip("sklearn")
 from scipy.sparse import csr_array  # noqa: E402
 from sklearn.base import clone  # noqa: E402
 from sklearn.datasets import load_digits, make_moons  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.metrics.pairwise import rbf_kernel  # noqa: E402
 from sklearn.model_selection import GridSearchCV, train_test_split  # noqa: E402
@@ -24,6 +26,7 @@ from favor_sharp.sklearn import (  # noqa: E402
     KernelClassifier,
     KernelDensityEstimator,
     KernelRegressor,
+    merge_states,
 )
 
 ALL = [FavorSampler, KernelClassifier, KernelRegressor, KernelDensityEstimator]
@@ -104,6 +107,95 @@ def test_pieces_and_workers(kind):
     assert np.allclose(output(whole, X), output(model, X), rtol=1e-9)
     with pytest.raises(ValueError, match="maps differ"):
         whole.merge(kind(n_components=64, random_state=2).fit(X, Y))
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels"),
+    [
+        (KernelClassifier, Y),
+        (KernelClassifier, Y.astype(str)),
+        (KernelClassifier, Y.astype(str).astype(object)),
+        (KernelRegressor, X[:, 0]),
+        (KernelRegressor, X[:, :2]),
+        (KernelDensityEstimator, Y),
+    ],
+)
+def test_states_travel(kind, labels):
+    more = {"classes": np.unique(labels)} if kind is KernelClassifier else {}
+    weights = RNG.uniform(0.5, 2, 300)
+    alone = kind(n_components=64, random_state=1).fit_map(X)
+    begun = pickle.loads(pickle.dumps(alone))
+    alone.partial_fit(X, labels, sample_weight=weights, **more)
+    cuts = [slice(0, 90), slice(90, 100), slice(100, 300)]
+    states = [begun.fit_partial(X[c], labels[c], sample_weight=weights[c], **more) for c in cuts]
+    assert all(isinstance(s, bytes) for s in states) and not hasattr(begun, "sums_")
+    whole = pickle.loads(pickle.dumps(begun)).merge(*states)
+    pairs = pickle.loads(pickle.dumps(begun)).merge(functools.reduce(merge_states, states))
+    later = pickle.loads(pickle.dumps(begun)).partial_fit(
+        X[:90], labels[:90], sample_weight=weights[:90], **more
+    )
+    later.merge(*states[1:])
+    for model in (whole, pairs, later):
+        assert np.allclose(output(model, X), output(alone, X), rtol=1e-9)
+        assert model.weight_ == pytest.approx(weights.sum())
+    assert whole.state() == pairs.state()
+    if kind is KernelClassifier:
+        assert np.array_equal(whole.classes_, alone.classes_)
+        assert whole.classes_.dtype == alone.classes_.dtype
+    # A worker that has learned gives out what is new alone.
+    assert (
+        later.fit_partial(X[cuts[1]], labels[cuts[1]], sample_weight=weights[cuts[1]]) == states[1]
+    )
+
+
+@pytest.mark.parametrize("kind", SUMMED)
+def test_states_that_do_not_fit(kind):
+    more = {"classes": np.unique(Y)} if kind is KernelClassifier else {}
+    begun = kind(n_components=16, random_state=1).fit_map(X)
+    good = begun.fit_partial(X, Y, **more)
+    begun.merge(good)
+    before = begun.state()
+    for place in range(0, len(good), 7):
+        bad = bytearray(good)
+        bad[place] ^= 1
+        with pytest.raises(ValueError, match=r"state: .*(damaged|version)"):
+            begun.merge(good, bytes(bad))
+    for end in (*range(60), len(good) - 1):
+        with pytest.raises(ValueError, match="state: "):
+            begun.merge(good[:end])
+    with pytest.raises(ValueError, match="damaged"):
+        begun.merge(good + b"0")
+    with pytest.raises(TypeError, match="bytes"):
+        begun.merge("state")
+    other = kind(n_components=16, random_state=2).fit_map(X).fit_partial(X, Y, **more)
+    with pytest.raises(ValueError, match="maps differ"):
+        begun.merge(good, other)
+    with pytest.raises(ValueError, match="maps differ"):
+        kind(n_components=16, random_state=1).fit_map(X).merge(other)
+    with pytest.raises(ValueError, match="maps differ"):
+        merge_states(good, other)
+    foreign = KernelDensityEstimator if kind is not KernelDensityEstimator else KernelRegressor
+    with pytest.raises(ValueError, match="does not go with"):
+        begun.merge(foreign(n_components=16, random_state=1).fit_map(X).fit_partial(X, Y))
+    # Nothing of all that was refused has left a trace.
+    assert begun.state() == before
+    with pytest.raises(NotFittedError):
+        kind().merge(good)
+    with pytest.raises(NotFittedError):
+        kind().fit_partial(X, Y)
+    with pytest.raises(NotFittedError):
+        kind().fit_map(X).state()
+
+
+def test_states_of_other_targets():
+    begun = KernelClassifier(n_components=16, random_state=1).fit_map(X)
+    with pytest.raises(ValueError, match="classes differ"):
+        begun.merge(
+            begun.fit_partial(X, Y, classes=range(4)), begun.fit_partial(X, Y, classes=range(5))
+        )
+    begun = KernelRegressor(n_components=16, random_state=1).fit_map(X)
+    with pytest.raises(ValueError, match="targets of shape"):
+        begun.merge(begun.fit_partial(X, Y), begun.fit_partial(X, X[:, :2]))
 
 
 @pytest.mark.parametrize("kind", ALL)
