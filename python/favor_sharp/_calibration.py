@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -82,7 +84,7 @@ class _Layer:
     scaling: float
     queries: list[Moments]
     keys: list[Moments]
-    samples: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = field(default_factory=list)
+    samples: list[tuple[NDArray[np.float64], ...]] = field(default_factory=list)
 
 
 class Recorder:
@@ -106,11 +108,12 @@ class Recorder:
             raise ValueError(
                 f"favor_sharp: a mask of shape {tuple(mask.shape)}; [batch, keys] is needed"
             )
-        pairs = None if mask is None else mask[:, None, None]
-        if causal and mask is not None:
-            pairs = (
-                pairs & torch.ones(k.shape[2], k.shape[2], dtype=torch.bool, device=k.device).tril()
-            )
+        pairs = None
+        if mask is not None:
+            pairs = mask[:, None, None]
+            if causal:
+                both = k.shape[2], k.shape[2]
+                pairs = pairs & torch.ones(both, dtype=torch.bool, device=k.device).tril()
         out = scaled_dot_product_attention(
             q, k, v, pairs, is_causal=causal and mask is None, scale=scaling
         )
@@ -122,7 +125,15 @@ class Recorder:
             else torch.where(pairs.any(-1, keepdim=True), out, torch.zeros_like(out))
         )
 
-    def _remember(self, module, q, k, v, mask, scaling) -> None:
+    def _remember(
+        self,
+        module: nn.Module,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        scaling: float,
+    ) -> None:
         query_mask = mask if q.shape[2] == k.shape[2] else None
         queries, keys = _head_moments(q, query_mask), _head_moments(k, mask)
         layer = self.layers.get(module)
@@ -134,13 +145,11 @@ class Recorder:
         for b in range(min(len(q), SEQUENCES - len(layer.samples))):
             rows = slice(None) if mask is None else mask[b]
             own = slice(None) if query_mask is None else query_mask[b]
-            sample = (q[b][:, own], k[b][:, rows], v[b][:, rows])
-            layer.samples.append(
-                tuple(_thin(x, n) for x, n in zip(sample, (QUERIES, KEYS, KEYS), strict=True))
-            )
+            sampled = _thin(q[b][:, own], QUERIES)
+            layer.samples.append((sampled, _thin(k[b][:, rows], KEYS), _thin(v[b][:, rows], KEYS)))
 
 
-def _thin(x: Tensor, most: int) -> np.ndarray:
+def _thin(x: Tensor, most: int) -> NDArray[np.float64]:
     """At most so many rows of each head, evenly spaced."""
     step = -(-x.shape[1] // most)
     return x[:, ::step].detach().to("cpu", torch.float64).numpy()
@@ -175,7 +184,7 @@ def calibrate(
     model: nn.Module,
     texts: Sequence[str] | Iterable[dict[str, Tensor]],
     *,
-    tokenizer=None,
+    tokenizer: Any = None,
     features: int = 256,
     family: str = "balanced",
     seed: int = 0,
@@ -253,7 +262,9 @@ def _attach(module: nn.Module, maps: Tensor, exact: list[int], short_is_exact: b
     module.favor_short_is_exact = short_is_exact
 
 
-def _batches(model: nn.Module, texts, tokenizer, size: int) -> Iterator[dict[str, Tensor]]:
+def _batches(
+    model: nn.Module, texts: Iterable[Any], tokenizer: Any, size: int
+) -> Iterator[dict[str, Tensor]]:
     texts = [texts] if isinstance(texts, str) else list(texts)
     if not texts:
         raise ValueError("texts: at least one is needed")

@@ -136,17 +136,16 @@ class DecodeLayer(CacheLayerMixin):
     def _exactly(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, maps: Tensor
     ) -> Tensor:
-        self.keys = k if self.keys is None else torch.cat([self.keys, k], 2)
-        self.values = v if self.values is None else torch.cat([self.values, v], 2)
-        length, before = q.shape[2], self.keys.shape[2] - q.shape[2]
+        if self.keys is not None:
+            k, v = torch.cat([self.keys, k], 2), torch.cat([self.values, v], 2)
+        self.keys, self.values = k, v
+        length, before = q.shape[2], k.shape[2] - q.shape[2]
         causal = length > 1
         if causal and before:
             # Queries whose outputs nobody reads stand for the tokens before.
             q = torch.nn.functional.pad(q, (0, 0, before, 0))
         heads = range(q.shape[1])
-        out = favor_attention(
-            q, self.keys, self.values, mask, is_causal=causal, maps=maps, exact_heads=heads
-        )
+        out = favor_attention(q, k, v, mask, is_causal=causal, maps=maps, exact_heads=heads)
         return out[:, :, -length:]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:

@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -25,7 +26,7 @@ __all__ = ["Calibration", "DecodeCache", "calibrate", "load", "register"]
 NAME = "favor_sharp"
 
 # What fits the maps of layers that were not calibrated.
-_options: dict = {}
+_options: dict[str, Any] = {}
 
 
 def register(*, features: int = 256, family: str = "balanced", seed: int = 0) -> None:
@@ -45,7 +46,7 @@ def mask(
     kv_length: int,
     q_offset: int = 0,
     kv_offset: int = 0,
-    mask_function=causal_mask_function,
+    mask_function: Callable[..., Any] = causal_mask_function,
     attention_mask: Tensor | None = None,
     **_: object,
 ) -> Tensor | None:

@@ -37,7 +37,7 @@ pub(crate) fn run() -> Outcome {
     Ok(())
 }
 
-/// Lints and format of the Python files, by a ruff of its own in the target directory.
+/// Lints, format and types of the Python files, by tools of their own in the target directory.
 fn lint_python() -> Outcome {
     let requirements = places::root().join("xtask/requirements.txt");
     let Some(environment) = python::environment("lint", &requirements)? else {
@@ -50,5 +50,7 @@ fn lint_python() -> Outcome {
         ruff.args(arguments).arg("--cache-dir").arg(&cache).arg(".");
         execute(ruff.current_dir(places::root()))?;
     }
-    Ok(())
+    let cache = places::target()?.join("python").join("mypy-cache");
+    let mut mypy = std::process::Command::new(python::program(&environment, "mypy"));
+    execute(mypy.arg("--cache-dir").arg(cache).current_dir(places::root()))
 }

@@ -75,7 +75,17 @@ def favor_attention(
     return out.reshape(*lead, *out.shape[-2:])
 
 
-def _some_exact(q, k, v, maps, mask, causal, near, exact_heads, engine) -> Tensor:
+def _some_exact(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    maps: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    near: int,
+    exact_heads: Sequence[int],
+    engine: Engine,
+) -> Tensor:
     if not exact_heads:
         return attend(q, k, v, maps, mask, causal, near, engine)
     exact = [h for h in range(q.shape[1]) if h in set(exact_heads)]
@@ -84,13 +94,14 @@ def _some_exact(q, k, v, maps, mask, causal, near, exact_heads, engine) -> Tenso
         raise ValueError("exact_heads: needs one map for all heads or one a head")
     scale = maps[:, SCALE].contiguous().view(torch.float64).square().to(q.dtype)
     scaled = q * (scale if len(scale) == 1 else scale[:, None, None]).to(q.device)
-    pairs = None if mask is None else mask[:, None, None, :]
+    pairs = None
     if mask is not None:
+        pairs = mask[:, None, None, :]
         # Padding may hold anything, and 0 · NaN is NaN.
         k, v = (torch.where(mask[:, None, :, None], x, torch.zeros_like(x)) for x in (k, v))
-    if causal and mask is not None:
-        length = q.shape[2]
-        pairs = pairs & torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
+        if causal:
+            length = q.shape[2]
+            pairs = pairs & torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
     one = scaled_dot_product_attention(
         scaled[:, exact],
         k[:, exact],

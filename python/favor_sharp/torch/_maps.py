@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
@@ -94,7 +95,7 @@ def _rebuild(row: Tensor, dim: int) -> FeatureMap:
     return map
 
 
-def _split(rows, dim: int) -> dict:
+def _split(rows: Any, dim: int) -> dict[str, Any]:
     """The arrays of one row or of several, of NumPy or of torch."""
     features = features_of(rows.shape[-1], dim)
     shapes = [(features, dim), (dim,), (dim, dim), (dim, dim), (dim,), (dim,)]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -28,6 +32,10 @@ class FavorAttention(nn.Module):
     # torch's TransformerEncoderLayer computes exact attention itself, without a call of this module,
     # if it finds the layout that this word promises.
     _qkv_same_embed_dim = False
+
+    maps: Tensor
+    statistics: Tensor
+    calls: Tensor
 
     def __init__(
         self,
@@ -93,7 +101,7 @@ class FavorAttention(nn.Module):
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64, device=device))
 
     @classmethod
-    def from_multihead(cls, other: nn.MultiheadAttention, **options) -> FavorAttention:
+    def from_multihead(cls, other: nn.MultiheadAttention, **options: Any) -> FavorAttention:
         """A module with the weights of a ``nn.MultiheadAttention``."""
         if other.bias_k is not None or other.add_zero_attn:
             raise ValueError("add_bias_kv and add_zero_attn are not offered")
@@ -162,8 +170,10 @@ class FavorAttention(nn.Module):
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         q, k, _ = self._project(query, key, value)
         mask = None if key_padding_mask is None else _visible(key_padding_mask)
+        if mask is not None and not bool(mask.any()):
+            raise ValueError("key_padding_mask: every key is padding; at least one must be seen")
         self._learn(_moments(q, k, mask), keep=0.0)
-        self.maps = self._fit(self._pairs(), self._current_seed()).to(self.maps.device)
+        self.maps = self._fit(self._pairs() or [], self._current_seed()).to(self.maps.device)
         self.calls.clamp_(min=2)
 
     # torch.compile calls this as it is; the rest of a call is traced.
@@ -186,9 +196,18 @@ class FavorAttention(nn.Module):
         return self.seed if self.redraw is None else self.seed + int(self.calls) // self.redraw
 
     def _fit(self, pairs: list[tuple[Moments, Moments]], seed: int) -> Tensor:
-        options = {"features": self.features, "family": self.family, "coupling": self.coupling}
-        fit = FeatureMap.fit
-        return pack(fit(q, k, kernel="attention", seed=seed, **options) for q, k in pairs)
+        return pack(
+            FeatureMap.fit(
+                q,
+                k,
+                features=self.features,
+                family=self.family,
+                coupling=self.coupling,
+                kernel="attention",
+                seed=seed,
+            )
+            for q, k in pairs
+        )
 
     def _pairs(self) -> list[tuple[Moments, Moments]] | None:
         """The statistics of each head, once there are any."""
@@ -197,7 +216,7 @@ class FavorAttention(nn.Module):
             return None
         d = self.head_dim
 
-        def moments(row):
+        def moments(row: NDArray[np.float64]) -> Moments:
             return Moments.from_parts(1, 1.0, row[1 : 1 + d], row[1 + d :].reshape(d, d))
 
         return [(moments(q), moments(k)) for q, k in zip(*numbers, strict=True)]

@@ -39,8 +39,8 @@ def sides(maps: Tensor, q: Tensor, dtype: torch.dtype) -> tuple[Side, Side]:
     def side(own: str, other: str) -> Side:
         transform = a[f"{own}_transform"]
         weights = a["omega"] @ (root[:, :, None] * transform)
-        parts = (weights, constants, a[f"{own}_shift"], transform, a[f"{other}_shift"])
-        parts += (a["alpha"], a["scale"])
+        shifts = a[f"{own}_shift"], a[f"{other}_shift"]
+        parts = (weights, constants, shifts[0], transform, shifts[1], a["alpha"], a["scale"])
         return Side(*(p.to(q.device, dtype).unflatten(0, lead) for p in parts))
 
     return side("query", "key"), side("key", "query")
