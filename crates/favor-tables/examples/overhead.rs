@@ -7,7 +7,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use favor::{FeatureMap, KeySums, Matrix};
 use favor_tables::datafusion;
-use favor_tables::{Goal, Kind, Model, Progress, Request, Sigma, Table, fit, register};
+use favor_tables::{Goal, Kind, Model, Progress, Request, Sigma, Source, Table, fit, register};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,16 +35,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let progress = Arc::new(Progress::default());
     let model = runtime.block_on(async {
-        let table = Table::from(session.table("t").await?);
+        let table = Table::open(&session, &Source::Sql("select * from t".into())).await?;
         fit(&table, &request, &progress).await
     })?;
     register(&session, "favor", &model)?;
     let names: Vec<String> = (0..COLUMNS).map(|c| format!("x{c}")).collect();
     let query = format!("select label, favor_sums({}) from t group by label", names.join(", "));
+    let query = Source::Sql(query);
     let (mut engine, mut plain) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        let found = runtime.block_on(async { session.sql(&query).await?.collect().await })?;
+        let found =
+            runtime.block_on(async { Table::open(&session, &query).await?.collect().await })?;
         engine = engine.min(start.elapsed().as_secs_f64());
         assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), CLASSES);
         let start = Instant::now();

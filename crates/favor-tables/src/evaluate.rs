@@ -2,6 +2,7 @@
 
 use crate::aggregate::{Aggregate, Job};
 use crate::encode::{to_numbers, to_texts};
+use crate::engine;
 use crate::model::Model;
 use crate::predict::{Wishes, predictions};
 use crate::progress::Progress;
@@ -17,7 +18,6 @@ use datafusion::logical_expr::{AggregateUDF, Expr, ident};
 use futures::StreamExt;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -72,8 +72,7 @@ pub async fn evaluate(
     let wishes = Wishes { keep, probabilities: false, ..wishes.clone() };
     let mut total = Total::default();
     {
-        let (_, batches) = predictions(table, model, &wishes, progress).await?;
-        let mut batches = pin!(batches);
+        let (_, mut batches) = predictions(table, model, &wishes, progress).await?;
         while let Some(batch) = batches.next().await {
             total.add(model, &batch?)?;
         }
@@ -208,7 +207,7 @@ async fn compare(table: &Table, model: &Model, wishes: &Wishes) -> Result<Compar
         map: None,
     };
     let call = AggregateUDF::from(Aggregate::new(Job::Sample, Arc::new(setup))?).call(arguments);
-    let batches = frame.aggregate(vec![], vec![call])?.collect().await;
+    let batches = engine::collect(frame.aggregate(vec![], vec![call])?).await;
     let batches = batches.map_err(|e| table.explain(e))?;
     let bytes = batches.first().map(|b| b.column(0).as_binary::<i32>().value(0).to_vec());
     let sample: Sample = from_bytes(&bytes.unwrap_or_default())?;

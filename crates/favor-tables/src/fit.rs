@@ -3,6 +3,7 @@
 
 use crate::aggregate::{Aggregate, Job};
 use crate::encode::{Column, Encoder, Kind, Missing, is_text, to_texts};
+use crate::engine;
 use crate::model::{About, Class, Model, Target, class_part, combine};
 use crate::progress::Progress;
 use crate::report::figures;
@@ -352,7 +353,7 @@ impl Pass {
     async fn aggregate(&self, calls: Vec<Expr>) -> Result<Vec<Vec<u8>>> {
         let count = calls.len();
         let frame = self.table.frame.clone().aggregate(vec![], calls);
-        let batches = frame.map_err(|e| self.table.explain(e))?.collect().await;
+        let batches = engine::collect(frame.map_err(|e| self.table.explain(e))?).await;
         let batches = batches.map_err(|e| self.table.explain(e))?;
         let found = batches.iter().find(|b| b.num_rows() > 0);
         let found = found.ok_or_else(|| Error::Engine("an aggregate gave no row".into()))?;
@@ -505,7 +506,7 @@ async fn class_sums(pass: &Pass, call: Expr) -> Result<Vec<(Class, KeySums)>> {
         return Err(Error::request("--target", "name the column to predict"));
     };
     let frame = pass.table.frame.clone().aggregate(vec![target], vec![call]);
-    let batches = frame.map_err(|e| pass.table.explain(e))?.collect().await;
+    let batches = engine::collect(frame.map_err(|e| pass.table.explain(e))?).await;
     let mut parts = vec![];
     for batch in batches.map_err(|e| pass.table.explain(e))? {
         let labels = to_texts(batch.column(0))?;

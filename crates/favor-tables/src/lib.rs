@@ -38,6 +38,7 @@
 
 mod aggregate;
 mod encode;
+mod engine;
 mod error;
 mod evaluate;
 mod file;

@@ -1,6 +1,7 @@
 //! Predictions for the rows of a table, batch by batch, in order.
 
 use crate::encode::Missing;
+use crate::engine;
 use crate::model::{Model, Outputs};
 use crate::progress::Progress;
 use crate::source::Table;
@@ -13,7 +14,8 @@ use datafusion::arrow::compute::{cast, take};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::logical_expr::ident;
 use favor::Matrix;
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -156,7 +158,7 @@ pub async fn predictions(
     model: &Model,
     wishes: &Wishes,
     progress: &Arc<Progress>,
-) -> Result<(SchemaRef, impl Stream<Item = Result<RecordBatch>> + use<>)> {
+) -> Result<(SchemaRef, BoxStream<'static, Result<RecordBatch>>)> {
     let predictor = Arc::new(Predictor::new(model, wishes)?);
     let names = model.about.encoder.names();
     for name in &names {
@@ -172,7 +174,7 @@ pub async fn predictions(
     let mut wanted: Vec<&str> = names.clone();
     wanted.extend(wishes.keep.iter().map(String::as_str).filter(|k| !names.contains(k)));
     let frame = table.frame.clone().select(wanted.iter().map(|n| ident(*n)).collect::<Vec<_>>());
-    let stream = frame.map_err(|e| table.explain(e))?.execute_stream().await;
+    let stream = engine::stream(frame.map_err(|e| table.explain(e))?).await;
     let stream = stream.map_err(|e| table.explain(e))?;
     progress.begin("predict", None);
 
@@ -204,5 +206,5 @@ pub async fn predictions(
             };
             batch.inspect(|b| told.add(b.num_rows()))
         });
-    Ok((schema, stream))
+    Ok((schema, stream.boxed()))
 }

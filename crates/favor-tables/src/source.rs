@@ -1,6 +1,8 @@
 //! Where a table comes from: files, globs, folders, or a query.
 
+use crate::engine::{self, Reading};
 use crate::{Error, Result};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::options::ArrowReadOptions;
@@ -61,7 +63,7 @@ impl Table {
                     .with_allow_ddl(false)
                     .with_allow_dml(false)
                     .with_allow_statements(false);
-                match session.sql_with_options(query, read_only).await {
+                match engine::query(session, query, read_only).await {
                     Ok(frame) => Ok(frame.into()),
                     Err(error) => Err(Error::source("--sql", Error::from(error).to_string())),
                 }
@@ -74,34 +76,39 @@ impl Table {
         let format = common_format(&files)?;
         let extension = extension(&files[0]);
         let dotted = format!(".{extension}");
-        let frame = match format {
+        let how = match format {
             Format::Csv => {
                 let options = CsvReadOptions::new()
                     .file_extension(&dotted)
                     .schema_infer_max_records(TYPED_ROWS)
                     .delimiter(if extension == "tsv" { b'\t' } else { b',' });
-                session.read_csv(files.clone(), options).await
+                Reading::Csv(options)
             }
             Format::Parquet => {
                 let options = ParquetReadOptions::default().file_extension(&dotted);
-                session.read_parquet(files.clone(), options).await
+                Reading::Parquet(options)
             }
             Format::Arrow => {
                 let options = ArrowReadOptions { file_extension: &dotted, ..Default::default() };
-                session.read_arrow(files.clone(), options).await
+                Reading::Arrow(options)
             }
         };
         let csv = match format {
             Format::Csv => files.iter().filter(|f| !is_address(f)).map(PathBuf::from).collect(),
             _ => vec![],
         };
-        match frame {
+        match engine::read(session, files.clone(), how).await {
             Ok(frame) => Ok(Self { frame, csv }),
             Err(error) => Err(match explain_csv(&csv, None) {
                 Some(reason) => reason,
                 None => Error::source(&files[0], Error::from(error).to_string()),
             }),
         }
+    }
+
+    /// All rows.
+    pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
+        engine::collect(self.frame.clone()).await.map_err(|e| self.explain(e))
     }
 
     /// The same rows after a step of the query engine.

@@ -9,19 +9,22 @@ use datafusion::arrow::ipc::writer::FileWriter;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::Compression;
 use datafusion::parquet::file::properties::WriterProperties;
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::pin::pin;
+use tempfile::NamedTempFile;
 
-enum Sink<W: Write + Send> {
-    Parquet(Box<ArrowWriter<W>>),
-    Csv(Box<CsvWriter<W>>),
-    Arrow(Box<FileWriter<W>>),
+type Out = BufWriter<NamedTempFile>;
+
+enum Sink {
+    Parquet(Box<ArrowWriter<Out>>),
+    Csv(Box<CsvWriter<Out>>),
+    Arrow(Box<FileWriter<Out>>),
 }
 
-impl<W: Write + Send> Sink<W> {
-    fn new(path: &Path, out: W, schema: &SchemaRef) -> Result<Self> {
+impl Sink {
+    fn new(path: &Path, out: Out, schema: &SchemaRef) -> Result<Self> {
         let extension =
             path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
         let failed = |e: &dyn ToString| Error::output(path, e.to_string());
@@ -49,7 +52,7 @@ impl<W: Write + Send> Sink<W> {
         }
     }
 
-    fn finish(self) -> std::result::Result<W, String> {
+    fn finish(self) -> std::result::Result<Out, String> {
         match self {
             Self::Parquet(w) => w.into_inner().map_err(|e| e.to_string()),
             Self::Csv(w) => Ok(w.into_inner()),
@@ -62,11 +65,10 @@ impl<W: Write + Send> Sink<W> {
 pub async fn write_file(
     path: &Path,
     schema: &SchemaRef,
-    batches: impl Stream<Item = Result<RecordBatch>>,
+    mut batches: BoxStream<'_, Result<RecordBatch>>,
 ) -> Result<usize> {
     let file = temporary_beside(path)?;
     let mut sink = Sink::new(path, BufWriter::new(file), schema)?;
-    let mut batches = pin!(batches);
     let mut rows = 0;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
@@ -86,10 +88,9 @@ pub async fn write_file(
 /// Writes batches as CSV to an open output.
 pub async fn write_csv(
     out: impl Write + Send,
-    batches: impl Stream<Item = Result<RecordBatch>>,
+    mut batches: BoxStream<'_, Result<RecordBatch>>,
 ) -> Result<std::io::Result<()>> {
     let mut writer = CsvWriter::new(out);
-    let mut batches = pin!(batches);
     while let Some(batch) = batches.next().await {
         if let Err(error) = writer.write(&batch?) {
             return Ok(Err(broken(error)));

@@ -5,13 +5,18 @@ use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::prelude::SessionContext;
 use favor_tables::datafusion;
 use favor_tables::{
-    Model, Wishes, aggregate_from_bytes, aggregate_to_bytes, aggregates, moments,
+    Model, Source, Table, Wishes, aggregate_from_bytes, aggregate_to_bytes, aggregates, moments,
     predict_from_bytes, predict_function, predict_to_bytes, register, sums,
 };
 use std::sync::Arc;
 
+fn collect(session: &SessionContext, query: &str) -> favor_tables::Result<Vec<RecordBatch>> {
+    let query = Source::Sql(query.into());
+    block(async { Table::open(session, &query).await?.collect().await })
+}
+
 fn sql(session: &SessionContext, query: &str) -> Vec<RecordBatch> {
-    block(async { session.sql(query).await.unwrap().collect().await.unwrap() })
+    collect(session, query).unwrap()
 }
 
 /// A plain session of DataFusion with the points as a table.
@@ -111,12 +116,7 @@ fn wrong_arguments_are_refused() {
         ("select favor_predict(\"Colour\", b, flag, a) from points", "where numbers are needed"),
         ("select favor_sums(a, b) from points", "arguments"),
     ] {
-        let message = block(async {
-            match session.sql(query).await {
-                Ok(frame) => frame.collect().await.unwrap_err().to_string(),
-                Err(error) => error.to_string(),
-            }
-        });
+        let message = collect(&session, query).unwrap_err().to_string();
         assert!(message.contains(part), "{query}: {message}");
     }
 }

@@ -12,7 +12,8 @@ use std::path::Path;
 fn write(folder: &Path, name: &str, batch: RecordBatch) -> String {
     let path = folder.join(name);
     let schema = batch.schema();
-    let rows = block(write_file(&path, &schema, futures::stream::iter([Ok(batch)]))).unwrap();
+    let rows =
+        block(write_file(&path, &schema, Box::pin(futures::stream::iter([Ok(batch)])))).unwrap();
     assert!(rows > 0);
     path.display().to_string()
 }
