@@ -1,7 +1,7 @@
 """A kernel classifier learned by several processes: each sums over its own rows, and states are merged.
 
-    pip install favor-sharp[sklearn] dask
-    python examples/dask_workers.py
+pip install favor-sharp[sklearn] dask
+python examples/dask_workers.py
 """
 
 import dask.bag
