@@ -54,9 +54,7 @@ class Bench:
         model = str(self.folder / "model.favor")
         if work == "fit":
             more = ["--target", "label", "--classify", "--sigma", SIGMA, "--out", model]
-            return measured(
-                [self.favor, "fit", str(data), *more, "--features", str(self.features)]
-            )
+            return measured([self.favor, "fit", str(data), *more, "--features", str(self.features)])
         out = str(self.folder / "ours.parquet")
         return measured([self.favor, "predict", model, str(data), "--out", out])
 
@@ -161,7 +159,9 @@ def main() -> None:
                 f"| {peak:.0f} MiB |"
             )
     if len(scaling) > 1:
-        exponents = [exponent([(n, at[w]["seconds"]) for n, at in scaling]) for w in ("fit", "predict")]
+        exponents = [
+            exponent([(n, at[w]["seconds"]) for n, at in scaling]) for w in ("fit", "predict")
+        ]
         lines += [
             "",
             f"Time grows as rows to the power {exponents[0]:.2f} (fit) and {exponents[1]:.2f} "

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: the speed comparisons with PyTorch, JAX, NumPy and scikit-learn.
 
-use crate::step::{Outcome, cargo, execute, step};
-use crate::{places, python, quotes};
+use crate::step::{Outcome, build, cargo, execute, step};
+use crate::{places, python};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -25,7 +25,7 @@ fn speed(more: &[&str]) -> Outcome {
 
 fn tables(more: &[&str]) -> Outcome {
     let environment = packages("tables")?;
-    step("our side", || execute(&mut cargo(quotes::BUILD)))?;
+    step("our side", || execute(&mut build()))?;
     step("comparison", || {
         let mut python = Command::new(python::program(&environment, "python"));
         python.arg("bench/tables/run.py").arg("--favor").arg(places::favor()?);

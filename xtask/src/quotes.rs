@@ -13,7 +13,7 @@
 //! between `<!-- shared: name -->` and `<!-- end -->` must be the same in every document.
 
 use crate::places;
-use crate::step::{Outcome, cargo, execute, output};
+use crate::step::{Outcome, build, execute, output};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,10 +22,6 @@ const OPEN: &str = "<!-- output of `";
 const SHARED: &str = "<!-- shared: ";
 const FENCE: &str = "```";
 const ANYTHING: &str = "…";
-
-/// What the quoted commands are built with.
-pub(crate) const BUILD: &str = "build --workspace --release --bins --examples \
-                                --features favor-cli/tables,favor-tables/linfa";
 
 /// A quoted output: its command and the lines of its block, as a range of line numbers.
 struct Quote {
@@ -70,7 +66,7 @@ pub(crate) fn check() -> Outcome {
 
 /// Writes the output of each command into its quotes, except into those with a `…`.
 pub(crate) fn rewrite() -> Outcome {
-    execute(&mut cargo(BUILD))?;
+    execute(&mut build())?;
     let mut printed = HashMap::new();
     for path in documents()? {
         let text = read(&path)?;

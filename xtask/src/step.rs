@@ -29,6 +29,14 @@ pub(crate) fn cargo(arguments: &str) -> Command {
     command
 }
 
+/// Every feature of the command and of the libraries: what a default build leaves out is tested too.
+pub(crate) const FEATURES: &str = "--features favor-cli/tables,favor-tables/linfa";
+
+/// Builds the command with all that it can have, and the examples: as the tests build them.
+pub(crate) fn build() -> Command {
+    cargo(&format!("build --workspace --release --bins --examples {FEATURES}"))
+}
+
 /// Runs a command to its end. A failure comes with the line that repeats it.
 pub(crate) fn execute(command: &mut Command) -> Outcome {
     match command.status() {

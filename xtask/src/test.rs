@@ -1,11 +1,8 @@
 //! `cargo xtask test`: what the build server runs and what a person runs.
 
-use crate::step::{Outcome, cargo, execute, step};
+use crate::step::{FEATURES, Outcome, build, cargo, execute, step};
 use crate::{places, python, quotes, wheel};
 use std::time::Instant;
-
-/// Every feature of the command and of the libraries: what a default build leaves out is tested too.
-const FEATURES: &str = "--features favor-cli/tables,favor-tables/linfa";
 
 /// One profile and one set of features throughout, so that nothing is built twice.
 pub(crate) fn run() -> Outcome {
@@ -24,11 +21,13 @@ pub(crate) fn run() -> Outcome {
     })?;
     step("tests", || execute(&mut cargo(&format!("test --workspace --release {FEATURES}"))))?;
     step("reference pages", || {
-        let mut doc = cargo(&format!("doc --workspace --lib --no-deps --release {FEATURES}"));
+        // With the examples, because then dependencies have the features that the lints gave them.
+        let doc = format!("doc --workspace --lib --examples --no-deps --release {FEATURES}");
+        let mut doc = cargo(&doc);
         execute(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     step("quoted outputs", || {
-        execute(&mut cargo(quotes::BUILD))?;
+        execute(&mut build())?;
         quotes::check()
     })?;
     step("python", lint_python)?;
