@@ -265,6 +265,7 @@ def test_inspect():
     [
         (lambda q, k, v, m: fs.attention(q.astype(int), k, v, m), TypeError, "int64"),
         (lambda q, k, v, m: fs.attention(q, k.astype("f4"), v, m), TypeError, "k holds float32"),
+        (lambda q, k, v, m: fs.attention(q.astype(">f8"), k, v, m), TypeError, "foreign byte"),
         (lambda q, k, v, m: fs.attention(q, k[:, :, :5], v, m), ValueError, "do not fit"),
         (lambda q, k, v, m: fs.attention(q, k, v, m[:2]), ValueError, "2 maps"),
         (lambda q, k, v, m: fs.attention(q, k, v, [1]), TypeError, "FeatureMap"),

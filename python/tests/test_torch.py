@@ -241,6 +241,8 @@ def test_it_is_called_inside_torchs_encoder(monkeypatch):
 
 def test_padding_and_future_leave_no_trace():
     net, x = module(redraw=None).eval(), inputs()
+    with pytest.raises(ValueError, match="every key is padding"):
+        net.calibrate(x, x, x, torch.ones(2, 40, dtype=torch.bool))
     net.calibrate(x, x, x)
     short = net(x[:, :30], x[:, :30], x[:, :30])[0]
     padding = torch.zeros(2, 40, dtype=torch.bool)

@@ -2,9 +2,11 @@
 
 use crate::errors;
 use favor::{Element, Number, Rows, Tensor};
-use numpy::{PyArray, PyArrayDyn, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{
+    PyArray, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods,
+};
 use pyo3::prelude::*;
-use pyo3::types::IntoPyDict;
+use pyo3::types::{IntoPyDict, PyTuple};
 
 /// An array that Python owns and the library reads, on any thread.
 pub(crate) struct Array<T> {
@@ -26,6 +28,42 @@ unsafe impl<T: Sync> Send for Array<T> {}
 #[allow(unsafe_code)]
 unsafe impl<T: Sync> Sync for Array<T> {}
 
+/// A new array that a call fills before Python sees it. Nothing is written to it beforehand: zeros
+/// that are overwritten at once would cost as much as one per cent of a call.
+pub(crate) struct Fresh<T> {
+    start: *mut T,
+    count: usize,
+    array: Py<PyAny>,
+}
+
+// SAFETY: nobody but its owner knows of the numbers, and `T` is plain data.
+#[allow(unsafe_code)]
+unsafe impl<T: Send> Send for Fresh<T> {}
+
+impl<T: numpy::Element> Fresh<T> {
+    pub(crate) fn new(py: Python<'_>, shape: &[usize]) -> PyResult<Self> {
+        let shape = PyTuple::new(py, shape)?;
+        let made = py.import("numpy")?.call_method1("empty", (shape, numpy::dtype::<T>(py)))?;
+        let array = made.cast_into::<PyArrayDyn<T>>()?;
+        Ok(Self { start: array.data(), count: array.len(), array: array.into_any().unbind() })
+    }
+
+    /// All numbers, to be written.
+    pub(crate) fn numbers(&mut self) -> &mut [T] {
+        // SAFETY: `numpy.empty` gives numbers one after the other in memory of their own, which
+        // `array` keeps, and nobody else has seen the array.
+        #[allow(unsafe_code)]
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start, self.count)
+        }
+    }
+
+    /// The array, once it is filled.
+    pub(crate) fn give(self) -> Py<PyAny> {
+        self.array
+    }
+}
+
 /// An argument as a NumPy array; lists and the like become one.
 pub(crate) fn array<'py>(
     name: &str,
@@ -40,7 +78,9 @@ pub(crate) fn array<'py>(
 
 /// The name of the numbers of an array.
 pub(crate) fn dtype(array: &Bound<'_, PyUntypedArray>) -> PyResult<String> {
-    array.dtype().getattr("name")?.extract()
+    let name: String = array.dtype().getattr("name")?.extract()?;
+    let native = array.dtype().is_native_byteorder().unwrap_or(true);
+    Ok(if native { name } else { format!("{name} in foreign byte order") })
 }
 
 /// A copy, of numbers of another type if one is named, one after the other. Not `ascontiguousarray`:
@@ -225,22 +265,26 @@ pub(crate) fn give_matrix<T: Element + numpy::Element>(
 /// Calls `$body` with `$T` the type of number that all arrays have.
 macro_rules! by_type {
     ([$($name:literal => $T:ty),+], $arrays:expr, |$t:ident| $body:expr) => {{
+        use numpy::{PyArrayDescrMethods as _, PyUntypedArrayMethods as _};
         let arrays: &[(&str, &pyo3::Bound<'_, numpy::PyUntypedArray>)] = $arrays;
-        let kind = $crate::arrays::dtype(arrays[0].1)?;
+        let first = arrays[0].1.dtype();
         for (name, array) in &arrays[1..] {
-            let other = $crate::arrays::dtype(array)?;
-            if other != kind {
+            if !array.dtype().is_equiv_to(&first) {
                 return Err($crate::errors::kind(format!(
-                    "{} holds {kind} but {name} holds {other}; give all the same type",
-                    arrays[0].0
+                    "{} holds {} but {name} holds {}; give all the same type",
+                    arrays[0].0,
+                    $crate::arrays::dtype(arrays[0].1)?,
+                    $crate::arrays::dtype(array)?,
                 )));
             }
         }
-        match kind.as_str() {
-            $($name => { type $t = $T; $body })+
+        // By the types themselves: their names are made anew each time that they are asked for.
+        match () {
+            $(_ if first.is_equiv_to(&numpy::dtype::<$T>(first.py())) => { type $t = $T; $body })+
             _ => Err($crate::errors::kind(format!(
-                "{} holds {kind}; it must hold one of {}",
+                "{} holds {}; it must hold one of {}",
                 arrays[0].0,
+                $crate::arrays::dtype(arrays[0].1)?,
                 [$($name),+].join(", ")
             ))),
         }

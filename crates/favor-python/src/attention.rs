@@ -1,7 +1,7 @@
 //! Attention over arrays, by features and exactly.
 
 use crate::arguments::{self, Seen, Whole};
-use crate::arrays::{self, by_type, give, read_tensor};
+use crate::arrays::{self, Fresh, by_type, give, read_tensor};
 use crate::run::run;
 use pyo3::prelude::*;
 
@@ -43,12 +43,13 @@ pub(crate) fn attention(
             let v = read_tensor::<T>("v", &v)?;
             let features = maps.first().map_or(0, favor::FeatureMap::features);
             let work = arguments::work(&q.shape, &k.shape, &v.shape, Some(features));
-            let shape = output_shape(&q.shape, &v.shape);
+            let mut out = Fresh::new(py, &output_shape(&q.shape, &v.shape))?;
             let out = run(py, work, move |stop| {
-                let options = seen.options(stop);
-                favor::attention(&maps, q.tensor()?, k.tensor()?, v.tensor()?, &options)
+                let (q, k, v) = (q.tensor()?, k.tensor()?, v.tensor()?);
+                favor::attention_into(&maps, q, k, v, &seen.options(stop), out.numbers())?;
+                Ok::<_, favor::Error>(out)
             })?;
-            give(py, out, &shape)
+            Ok(out.give())
         }
     )
 }
