@@ -57,8 +57,9 @@ pub use draw::Coupling;
 pub use element::Element;
 pub use engine::{
     AdaptiveMaps, Choice, DecodeState, Gradients, Number, Options, ProductGradients, Redraw,
-    Statistics, Tensor, attention, attention_backward, attention_into, auto_attention, choose,
-    exact_attention_backward, exact_attention_tensors, kernel_product, kernel_product_backward,
+    Statistics, Tensor, attention, attention_backward, attention_into, auto_attention,
+    auto_attention_backward, choose, exact_attention_backward, exact_attention_tensors,
+    kernel_product, kernel_product_backward,
 };
 pub use error::{Error, Result};
 pub use family::Family;

@@ -3,7 +3,8 @@
 use favor::draw::Stream;
 use favor::{
     AdaptiveMaps, Choice, Family, FeatureSpec, Kernel, Moments, Options, Redraw, Rows, Statistics,
-    Tensor, attention, auto_attention, choose, exact_attention_tensors,
+    Tensor, attention, attention_backward, auto_attention, auto_attention_backward, choose,
+    exact_attention_backward, exact_attention_tensors,
 };
 
 const SHAPE: [usize; 4] = [2, 3, 40, 8];
@@ -166,4 +167,56 @@ fn heads_are_computed_as_they_should_be() {
     let choices = choose(&maps, short, short, short, &options, 0.9).unwrap();
     assert_eq!(choices, [Choice::ExactIsShort; 2]);
     assert!(auto_attention(&maps, t, t, t, &options, &choices[..1]).is_err());
+}
+
+/// Each head has the gradients of the way that was chosen for it.
+#[test]
+fn gradients_are_those_of_the_choices() {
+    let [q, k, v, g] = [1, 2, 3, 4].map(|seed| data(seed, 0.7));
+    let [q, k, v, g] = [&q, &k, &v, &g].map(|x| tensor(x));
+    let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Never, Statistics::PerBatch).unwrap();
+    let maps = maps.training(q, k, None, false).unwrap();
+    let choices = [true, false, true, false, false, true].map(|by_features| match by_features {
+        true => Choice::Features { predicted_error: 0.0 },
+        false => Choice::ExactIsShort,
+    });
+    let options = Options::default();
+    let kernel = Kernel::attention(8);
+    let out = auto_attention(&maps, q, k, v, &options, &choices).unwrap();
+    let features = attention(&maps, q, k, v, &options).unwrap();
+    let exact = exact_attention_tensors(kernel, q, k, v, &options).unwrap();
+    let found =
+        auto_attention_backward(&maps, q, k, v, tensor(&out), g, &options, &choices).unwrap();
+    let one = attention_backward(&maps, q, k, v, tensor(&features), g, &options).unwrap();
+    let two = exact_attention_backward(kernel, q, k, v, tensor(&exact), g, &options).unwrap();
+    for (head, choice) in choices.iter().enumerate() {
+        let part = |x: &[f64]| x[head * 320..(head + 1) * 320].to_vec();
+        let wanted = if choice.by_features() { &one } else { &two };
+        assert_eq!(part(&found.q), part(&wanted.q));
+        assert_eq!(part(&found.k), part(&wanted.k));
+        assert_eq!(part(&found.v), part(&wanted.v));
+    }
+    let few = &choices[..1];
+    assert!(auto_attention_backward(&maps, q, k, v, tensor(&out), g, &options, few).is_err());
+}
+
+/// In cross-attention the mask is that of the keys alone; padded keys leave no trace in the maps.
+#[test]
+fn cross_attention_has_a_mask_of_keys() {
+    let (q, k) = (data(1, 1.0), data(2, 1.0));
+    let queries = Tensor::new(&q[..2 * 3 * 11 * 8], [2, 3, 11, 8]).unwrap();
+    let mask: Vec<bool> = (0..80).map(|i| i % 40 < 25).collect();
+    for statistics in [Statistics::PerBatch, Statistics::PerSequence] {
+        let fit = |k: &[f64]| {
+            let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Never, statistics).unwrap();
+            maps.training(queries, tensor(k), Some(&mask), false).unwrap()
+        };
+        let mut spoiled = k.clone();
+        for (_, x) in spoiled.iter_mut().enumerate().filter(|(i, _)| i / 8 % 40 >= 25) {
+            *x = 1e3;
+        }
+        assert_eq!(fit(&k), fit(&spoiled));
+        spoiled[0] = 1e3;
+        assert_ne!(fit(&k), fit(&spoiled));
+    }
 }

@@ -83,7 +83,8 @@ impl AdaptiveMaps {
     }
 
     /// The maps for one training call: one a head, or with [`Statistics::PerSequence`] one a sequence
-    /// and head. `mask` is `batch × length`, false at padding, which enters no statistic.
+    /// and head. `mask` is `batch × keys`, false at padding, which enters no statistic. Where there are
+    /// as many queries as keys, as in self-attention, it is theirs too.
     pub fn training<T: Number>(
         &mut self,
         q: Tensor<'_, T>,
@@ -121,7 +122,7 @@ impl AdaptiveMaps {
         let after = self.fit(spec)?;
         self.maps = match before {
             Some(Ok(maps)) => maps,
-            Some(Err(_)) => return self.blank(spec, q.shape()[3]),
+            Some(Err(_)) => return self.fit_blank(spec, q.shape()[3]),
             None => after,
         };
         Ok(self.maps.clone())
@@ -158,8 +159,12 @@ impl AdaptiveMaps {
         self.moments.iter().map(|(q, k)| spec.fit(q, k)).collect()
     }
 
-    /// Maps that know nothing of the data: features of a standard normal set.
-    fn blank(&self, spec: FeatureSpec, dim: usize) -> Result<Vec<FeatureMap>> {
+    /// Maps for heads of this dimension that know nothing of the data: those of a standard normal set.
+    pub fn blank(&self, dim: usize) -> Result<Vec<FeatureMap>> {
+        self.fit_blank(self.spec, dim)
+    }
+
+    fn fit_blank(&self, spec: FeatureSpec, dim: usize) -> Result<Vec<FeatureMap>> {
         let root = (dim as f64).sqrt();
         let axes = Matrix::from_fn(2 * dim, dim, |i, l| match i % dim == l {
             true if i < dim => root,
@@ -196,14 +201,14 @@ impl AdaptiveMaps {
     ) -> Result<Vec<(Moments, Moments)>> {
         (0..self.heads)
             .map(|head| {
-                let side = |t: Tensor<'_, T>| -> Result<Moments> {
+                let side = |t: Tensor<'_, T>, mask: Option<&[bool]>| -> Result<Moments> {
                     let mut all = Moments::new(t.shape()[3]);
                     for batch in 0..t.shape()[0] {
                         all.merge(&of_sequence(t, batch, head, mask)?)?;
                     }
                     Ok(all)
                 };
-                Ok((side(q)?, side(k)?))
+                Ok((side(q, query_mask(q, k, mask))?, side(k, mask)?))
             })
             .collect()
     }
@@ -217,7 +222,10 @@ impl AdaptiveMaps {
     ) -> Result<Vec<FeatureMap>> {
         let pairs = (0..q.shape()[0]).flat_map(|b| (0..self.heads).map(move |h| (b, h)));
         pairs
-            .map(|(b, h)| spec.fit(&of_sequence(q, b, h, mask)?, &of_sequence(k, b, h, mask)?))
+            .map(|(b, h)| {
+                let queries = of_sequence(q, b, h, query_mask(q, k, mask))?;
+                spec.fit(&queries, &of_sequence(k, b, h, mask)?)
+            })
             .collect()
     }
 
@@ -227,19 +235,28 @@ impl AdaptiveMaps {
         k: Tensor<'_, T>,
         mask: Option<&[bool]>,
     ) -> Result<()> {
-        let ([batch, heads, length, dim], [kb, kh, keys, kd]) = (q.shape(), k.shape());
+        let ([batch, heads, _, dim], [kb, kh, keys, kd]) = (q.shape(), k.shape());
         if heads != self.heads || (kb, kh, kd) != (batch, heads, dim) {
             let shapes = format!("queries {:?} and keys {:?}", q.shape(), k.shape());
             return Err(Error::invalid("tensors", format!("{shapes} for {} heads", self.heads)));
         }
         match mask {
-            Some(mask) if mask.len() != batch * keys || length != keys => {
-                let reason = format!("{} entries for queries {length} and keys {keys}", mask.len());
+            Some(mask) if mask.len() != batch * keys => {
+                let reason = format!("{} entries for {batch} × {keys} keys", mask.len());
                 Err(Error::invalid("mask", reason))
             }
             _ => Ok(()),
         }
     }
+}
+
+/// The padding of the queries: that of the keys, where they are as many.
+fn query_mask<'m, T: Number>(
+    q: Tensor<'_, T>,
+    k: Tensor<'_, T>,
+    mask: Option<&'m [bool]>,
+) -> Option<&'m [bool]> {
+    mask.filter(|_| q.shape()[2] == k.shape()[2])
 }
 
 fn of_sequence<T: Number>(

@@ -186,21 +186,31 @@ pub fn attention_backward<T: Number>(
     options: &Options<'_>,
 ) -> Result<Gradients<T>> {
     let plan = Plan::new(maps, q.shape(), k.shape(), v.shape(), options)?;
-    plan.gradients((q, k, v), (out, out_gradient), options, |task, head, gradients| {
-        let Some(packed) = task.map(maps, &plan).packed::<T::Real>() else {
-            let reason = "gradients need a positive family whose numbers fit the data's format";
-            return Err(Error::invalid("maps", reason));
-        };
-        if options.near > 0 {
-            let (kernel, causal) = (task.map(maps, &plan).kernel(), options.causal);
-            let field = Field { map: packed, kernel, near: options.near, causal };
-            return field.backward(head, gradients);
-        }
-        match options.causal {
-            true => backward_causal(packed, head, gradients),
-            false => backward(packed, head, gradients),
-        }
+    plan.gradients((q, k, v), (out, out_gradient), options, |_, task, head, gradients| {
+        features_head_backward(task.map(maps, &plan), head, options, gradients)
     })
+}
+
+/// The gradients of one head by features.
+pub(super) fn features_head_backward<T: Number>(
+    map: &FeatureMap,
+    head: HeadInputs<'_, T>,
+    options: &Options<'_>,
+    gradients: HeadGradients<'_, T>,
+) -> Result<()> {
+    let Some(packed) = map.packed::<T::Real>() else {
+        let reason = "gradients need a positive family whose numbers fit the data's format";
+        return Err(Error::invalid("maps", reason));
+    };
+    let causal = options.causal;
+    if options.near > 0 {
+        let field = Field { map: packed, kernel: map.kernel(), near: options.near, causal };
+        return field.backward(head, gradients);
+    }
+    match causal {
+        true => backward_causal(packed, head, gradients),
+        false => backward(packed, head, gradients),
+    }
 }
 
 /// Checked shapes, and the tasks that they make.
@@ -333,7 +343,7 @@ impl Plan {
         (q, k, v): (Tensor<'_, T>, Tensor<'_, T>, Tensor<'_, T>),
         (out, out_gradient): (Tensor<'_, T>, Tensor<'_, T>),
         options: &Options<'_>,
-        one: impl Fn(&Task, HeadInputs<'_, T>, HeadGradients<'_, T>) -> Result<()> + Sync,
+        one: impl Fn(usize, &Task, HeadInputs<'_, T>, HeadGradients<'_, T>) -> Result<()> + Sync,
     ) -> Result<Gradients<T>> {
         let expected = [q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]];
         for (what, shape) in [("output", out.shape()), ("output gradient", out_gradient.shape())] {
@@ -346,9 +356,9 @@ impl Plan {
         let mut g = Gradients { q: zeros(q.shape()), k: zeros(k.shape()), v: zeros(v.shape()) };
         let (dim, columns) = (q.shape()[3], v.shape()[3]);
         let parts = self.cut_keys(&mut g.k, dim).into_iter().zip(self.cut_keys(&mut g.v, columns));
-        let tasks: Vec<_> = self.cut(&mut g.q, dim).into_iter().zip(parts).collect();
+        let tasks: Vec<_> = self.cut(&mut g.q, dim).into_iter().zip(parts).enumerate().collect();
         super::threads::within(options.threads, || {
-            tasks.into_par_iter().try_for_each(|((task, q_out), (k_out, v_out))| {
+            tasks.into_par_iter().try_for_each(|(i, ((task, q_out), (k_out, v_out)))| {
                 options.check_cancelled()?;
                 let (q, k, v) = task.views(q, k, v);
                 let head = HeadInputs {
@@ -359,7 +369,7 @@ impl Plan {
                     out: task.query_rows(out),
                     grad: task.query_rows(out_gradient),
                 };
-                one(&task, head, HeadGradients { q: q_out, k: k_out, v: v_out })
+                one(i, &task, head, HeadGradients { q: q_out, k: k_out, v: v_out })
             })
         })?;
         Ok(g)

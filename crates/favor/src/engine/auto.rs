@@ -1,7 +1,8 @@
 //! Exact or features, head by head, decided beforehand and reported.
 
-use super::attention::{Options, Plan, Task, features_head};
+use super::attention::{Gradients, Options, Plan, Task, features_head, features_head_backward};
 use super::exact::exact_head;
+use super::exact_backward::backward as exact_head_backward;
 use super::number::Number;
 use super::strided::Strided;
 use super::tensor::Tensor;
@@ -141,11 +142,7 @@ pub fn auto_attention<T: Number>(
     choices: &[Choice],
 ) -> Result<Vec<T>> {
     let plan = Plan::new(maps, q.shape(), k.shape(), v.shape(), options)?;
-    let count = plan.tasks().len();
-    if choices.len() != count {
-        let reason = format!("{} choices for {count} heads", choices.len());
-        return Err(crate::Error::invalid("choices", reason));
-    }
+    check_choices(&plan, choices)?;
     let exact = |task: &Task, out: &mut [T]| {
         let (q, k, v) = task.views(q, k, v);
         let kernel = task.map(maps, &plan).kernel();
@@ -155,4 +152,36 @@ pub fn auto_attention<T: Number>(
         true => features_head(maps, &plan, (q, k, v), options, task, out),
         false => exact(task, out),
     })
+}
+
+/// The gradients of [`auto_attention`], as [`attention_backward`](crate::attention_backward) gives
+/// them. Maps and choices are constants.
+#[allow(clippy::too_many_arguments)]
+pub fn auto_attention_backward<T: Number>(
+    maps: &[FeatureMap],
+    q: Tensor<'_, T>,
+    k: Tensor<'_, T>,
+    v: Tensor<'_, T>,
+    out: Tensor<'_, T>,
+    out_gradient: Tensor<'_, T>,
+    options: &Options<'_>,
+    choices: &[Choice],
+) -> Result<Gradients<T>> {
+    let plan = Plan::new(maps, q.shape(), k.shape(), v.shape(), options)?;
+    check_choices(&plan, choices)?;
+    plan.gradients((q, k, v), (out, out_gradient), options, |i, task, head, gradients| {
+        let map = task.map(maps, &plan);
+        match choices[i].by_features() {
+            true => features_head_backward(map, head, options, gradients),
+            false => exact_head_backward(map.kernel(), head, options.causal, gradients),
+        }
+    })
+}
+
+fn check_choices(plan: &Plan, choices: &[Choice]) -> Result<()> {
+    let count = plan.tasks().len();
+    if choices.len() == count {
+        return Ok(());
+    }
+    Err(crate::Error::invalid("choices", format!("{} choices for {count} heads", choices.len())))
 }

@@ -25,14 +25,14 @@ pub fn exact_attention_backward<T: Number>(
     options: &Options<'_>,
 ) -> Result<Gradients<T>> {
     let plan = Plan::without_maps(q.shape(), k.shape(), v.shape(), options)?;
-    plan.gradients((q, k, v), (out, out_gradient), options, |_, head, gradients| {
+    plan.gradients((q, k, v), (out, out_gradient), options, |_, _, head, gradients| {
         backward(kernel, head, options.causal, gradients)
     })
 }
 
 /// Gradients of one head: queries tile by tile over the keys, then keys tile by tile over the
 /// queries, so that each is written once, whatever the threads.
-fn backward<T: Number>(
+pub(super) fn backward<T: Number>(
     kernel: Kernel,
     head: HeadInputs<'_, T>,
     causal: bool,

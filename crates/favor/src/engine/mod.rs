@@ -25,7 +25,7 @@ mod tile;
 
 pub use adapt::{AdaptiveMaps, Redraw, Statistics};
 pub use attention::{Gradients, Options, attention, attention_backward, attention_into};
-pub use auto::{Choice, auto_attention, choose};
+pub use auto::{Choice, auto_attention, auto_attention_backward, choose};
 pub use decode::DecodeState;
 pub use exact::exact_attention_tensors;
 pub use exact_backward::exact_attention_backward;
