@@ -1,0 +1,125 @@
+//! Attention as a differentiable operation on burn's tensors `[batch, heads, length, dim]`.
+//!
+//! On the CPU (burn's `flex`) the engine of [`favor`] computes values and gradients, without copies of
+//! its inputs. On any other device plain tensor operations do, and burn differentiates them. The two
+//! agree in value and gradient.
+
+mod host;
+mod kind;
+mod linear;
+mod mask;
+mod tensors;
+
+pub(crate) use host::HostCopy;
+pub use kind::Attention;
+pub use mask::KeyMask;
+
+use crate::{Error, Result};
+use burn::backend::DispatchDevice;
+use burn::tensor::{DType, Device, Tensor};
+use favor::{Choice, FeatureMap, Kernel};
+use std::sync::Arc;
+
+/// Who computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Engine {
+    /// The engine of [`favor`] on the CPU, tensor operations elsewhere.
+    #[default]
+    Auto,
+    /// Tensor operations everywhere.
+    Tensors,
+}
+
+/// What is computed of queries, keys and values.
+#[derive(Debug, Clone)]
+pub enum Rule {
+    /// Softmax of the scaled products.
+    Exact,
+    /// Linear attention with `elu(x) + 1`.
+    Elu,
+    /// Linear attention with `relu(x) + ε`.
+    Relu,
+    /// The features of these maps: one for all heads, one a head, or one a sequence and head.
+    Features(Arc<[FeatureMap]>),
+    /// Exactly or by features, decided for each sequence and head by [`favor::choose`].
+    Chosen(Arc<[FeatureMap]>, Arc<[Choice]>),
+}
+
+/// ε of the ReLU features.
+pub const RELU_EPSILON: f64 = 1e-3;
+
+/// Attention over `[batch, heads, length, dim]`, differentiable in queries, keys and values. Maps and
+/// choices are constants. A query that sees no key gives zeros.
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Tensor};
+/// use favor_nn::attention::{Engine, Rule, attend};
+/// let x = || Tensor::<4>::random([1, 2, 10, 8], Distribution::Default, &Device::flex());
+/// let out = attend(x(), x(), x(), &Rule::Exact, None, false, Engine::Auto)?;
+/// assert_eq!(out.dims(), [1, 2, 10, 8]);
+/// # Ok::<(), favor_nn::Error>(())
+/// ```
+pub fn attend(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    rule: &Rule,
+    mask: Option<&KeyMask>,
+    causal: bool,
+    engine: Engine,
+) -> Result<Tensor<4>> {
+    check(&q, &k, &v, mask, causal)?;
+    let kernel = Kernel::attention(q.dims()[3]);
+    if let Some(baseline) = linear::Features::of(rule) {
+        return Ok(linear::attend(baseline, q, k, v, mask, causal));
+    }
+    if engine == Engine::Auto && on_host(&q) {
+        let mask = mask.map(|m| m.visible().clone());
+        return host::attend(q, k, v, host::Call { rule: rule.clone(), kernel, mask, causal });
+    }
+    match rule {
+        Rule::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
+        Rule::Chosen(maps, choices) => tensors::chosen(q, k, v, (maps, choices), mask, causal),
+        _ => Ok(tensors::exact(q, k, v, kernel, mask, causal)),
+    }
+}
+
+/// Whether the engine can read the tensor where it lies.
+pub(crate) fn on_host(tensor: &Tensor<4>) -> bool {
+    is_flex(&tensor.device()) && matches!(tensor.dtype(), DType::F32 | DType::F64)
+}
+
+fn is_flex(device: &Device) -> bool {
+    *device == Device::flex()
+        && !matches!(device.as_dispatch(), DispatchDevice::Autodiff(a)
+        if a.gradient_checkpointing_strategy() != Default::default())
+}
+
+fn check(
+    q: &Tensor<4>,
+    k: &Tensor<4>,
+    v: &Tensor<4>,
+    mask: Option<&KeyMask>,
+    causal: bool,
+) -> Result<()> {
+    let ([batch, heads, length, dim], [kb, kh, keys, kd]) = (q.dims(), k.dims());
+    let [vb, vh, values, columns] = v.dims();
+    let shapes = || format!("queries {:?}, keys {:?}, values {:?}", q.dims(), k.dims(), v.dims());
+    if [batch, heads, length, dim, keys, columns].contains(&0) {
+        return Err(Error::invalid("attention", format!("an empty axis in {}", shapes())));
+    }
+    if (kb, kh, kd) != (batch, heads, dim) || (vb, vh, values) != (batch, heads, keys) {
+        return Err(Error::invalid("attention", format!("{} do not fit", shapes())));
+    }
+    if causal && length != keys {
+        let reason = format!("{length} queries and {keys} keys; there must be as many of both");
+        return Err(Error::invalid("causal attention", reason));
+    }
+    match mask {
+        Some(mask) if mask.shape() != [batch, keys] => {
+            let reason = format!("shape {:?} for {batch} × {keys} keys", mask.shape());
+            Err(Error::invalid("key mask", reason))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,283 @@
+//! Attention in plain tensor operations, for devices that the engine does not know.
+
+use super::linear::ratio;
+use super::{Engine, KeyMask, Rule, attend};
+use crate::{Error, Result};
+use burn::tensor::activation::softmax;
+use burn::tensor::{Bool, Device, Tensor, TensorData};
+use favor::{Choice, FeatureMap, Kernel, Parameters};
+use std::sync::Arc;
+
+/// Queries and keys of a causal step that meet one by one.
+const STEP: usize = 16;
+
+/// A logarithm so low that its exponential is nothing, but that can still be added to.
+const NOTHING: f32 = -1e30;
+
+/// Exact attention, with the whole matrix of weights.
+pub(super) fn exact(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    kernel: Kernel,
+    mask: Option<&KeyMask>,
+    causal: bool,
+) -> Tensor<4> {
+    let (device, [batch, heads, length, _], keys) = (q.device(), q.dims(), k.dims()[2]);
+    let shape = [batch, heads, length, keys];
+    let (k, v) = without_padding(k, v, mask, &device);
+    let mut logits = q.matmul(k.swap_dims(2, 3)) * kernel.scale().powi(2);
+    if let Some(mask) = mask {
+        logits = logits.mask_fill(mask.hidden(&device).expand(shape), NOTHING);
+    }
+    if causal {
+        let later = Tensor::<2, Bool>::tril_mask([length, keys], 0, &device);
+        logits = logits.mask_fill(later.unsqueeze::<4>().expand(shape), NOTHING);
+    }
+    let out = softmax(logits.clone(), 3).matmul(v);
+    let seen = logits.max_dim(3).greater_scalar(NOTHING / 2.0);
+    out.clone().mask_fill(seen.bool_not().expand(out.shape()), 0.0)
+}
+
+/// Each head as it was chosen.
+pub(super) fn chosen(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    (maps, choices): (&Arc<[FeatureMap]>, &[Choice]),
+    mask: Option<&KeyMask>,
+    causal: bool,
+) -> Result<Tensor<4>> {
+    let [batch, heads, _, _] = q.dims();
+    if choices.len() != batch * heads {
+        let reason = format!("{} choices for {batch} × {heads} heads", choices.len());
+        return Err(Error::invalid("attention", reason));
+    }
+    let device = q.device();
+    let with = |rule| attend(q.clone(), k.clone(), v.clone(), &rule, mask, causal, Engine::Tensors);
+    let by_features: Vec<bool> = choices.iter().map(Choice::by_features).collect();
+    if !by_features.contains(&true) {
+        return with(Rule::Exact);
+    }
+    let features = with(Rule::Features(maps.clone()))?;
+    if !by_features.contains(&false) {
+        return Ok(features);
+    }
+    let which = TensorData::new(by_features, [batch, heads, 1, 1]);
+    let which = Tensor::<4, Bool>::from_data(which, &device).expand(features.shape());
+    Ok(with(Rule::Exact)?.mask_where(which, features))
+}
+
+/// What the engine computes.
+pub(super) fn features(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    maps: &[FeatureMap],
+    mask: Option<&KeyMask>,
+    causal: bool,
+) -> Result<Tensor<4>> {
+    let ([batch, heads, _, dim], device) = (q.dims(), q.device());
+    let lead = match maps.len() {
+        1 => [1, 1],
+        n if n == heads => [1, heads],
+        n if n == batch * heads => [batch, heads],
+        n => {
+            let reason = format!("{n} maps for a batch of {batch} and {heads} heads");
+            return Err(Error::invalid("attention", reason));
+        }
+    };
+    if let Some(map) = maps.iter().find(|m| m.dim() != dim) {
+        let reason = format!("a map of dimension {} for heads of {dim}", map.dim());
+        return Err(Error::invalid("attention", reason));
+    }
+    let (k, v) = without_padding(k, v, mask, &device);
+    let queries = Side::new(maps, lead, true, &q)?.log_features(q, false);
+    let mut keys = Side::new(maps, lead, false, &k)?.log_features(k, true);
+    if let Some(mask) = mask {
+        let hidden = mask.hidden(&device).swap_dims(2, 3).expand(keys.shape());
+        keys = keys.mask_fill(hidden, NOTHING);
+    }
+    Ok(if causal { causal_sums(queries, keys, v) } else { all_sums(queries, keys, v) })
+}
+
+/// Zeros at padding, which may hold anything: 0 · NaN is NaN.
+fn without_padding(
+    k: Tensor<4>,
+    v: Tensor<4>,
+    mask: Option<&KeyMask>,
+    device: &Device,
+) -> (Tensor<4>, Tensor<4>) {
+    let Some(mask) = mask else { return (k, v) };
+    let hidden = mask.hidden(device).swap_dims(2, 3);
+    let clean = |t: Tensor<4>| t.clone().mask_fill(hidden.clone().expand(t.shape()), 0.0);
+    (clean(k), clean(v))
+}
+
+/// One side of the maps: `log f(x) = W(sx + shift) + constants + row term`. The leading axes go with
+/// `[batch, heads]`.
+struct Side {
+    weights: Tensor<4>,
+    constants: Tensor<4>,
+    shift: Tensor<4>,
+    transform: Tensor<4>,
+    linear: Tensor<4>,
+    alpha: Tensor<4>,
+    scale: Tensor<4>,
+}
+
+impl Side {
+    fn new(maps: &[FeatureMap], lead: [usize; 2], query: bool, like: &Tensor<4>) -> Result<Self> {
+        let (features, dim) = (maps[0].features(), maps[0].dim());
+        if maps.iter().any(|m| m.features() != features) {
+            return Err(Error::invalid("attention", "maps of different sizes; all must be alike"));
+        }
+        let sides: Vec<OneSide> =
+            maps.iter().map(|map| OneSide::new(map, query)).collect::<Result<_>>()?;
+        let device = like.device();
+        let dtype = like.dtype();
+        let pack = |part: fn(&OneSide) -> &[f64], rows: usize, columns: usize| {
+            let all: Vec<f64> = sides.iter().flat_map(|side| part(side).iter().copied()).collect();
+            let data = TensorData::new(all, [lead[0], lead[1], rows, columns]);
+            Tensor::<4>::from_data(data, (&device, dtype))
+        };
+        Ok(Self {
+            weights: pack(|s| &s.weights, features, dim),
+            constants: pack(|s| &s.constants, 1, features),
+            shift: pack(|s| &s.shift, 1, dim),
+            transform: pack(|s| &s.transform, dim, dim),
+            linear: pack(|s| &s.linear, 1, dim),
+            alpha: pack(|s| std::slice::from_ref(&s.alpha), 1, 1),
+            scale: pack(|s| std::slice::from_ref(&s.scale), 1, 1),
+        })
+    }
+
+    /// `[batch, heads, length, features]`. Without the row term, which cancels for queries.
+    fn log_features(self, x: Tensor<4>, row_term: bool) -> Tensor<4> {
+        let x = x * self.scale;
+        let moved = x.clone() + self.shift;
+        let logs = moved.clone().matmul(self.weights.swap_dims(2, 3)) + self.constants;
+        if !row_term {
+            return logs;
+        }
+        let turned = moved.matmul(self.transform.swap_dims(2, 3)).square().sum_dim(3) * 0.5;
+        let linear = (x.clone() * self.linear).sum_dim(3);
+        let norm = x.square().sum_dim(3) * self.alpha;
+        logs + (norm - turned - linear)
+    }
+}
+
+/// The numbers of one map and side.
+struct OneSide {
+    weights: Vec<f64>,
+    constants: Vec<f64>,
+    shift: Vec<f64>,
+    transform: Vec<f64>,
+    linear: Vec<f64>,
+    alpha: f64,
+    scale: f64,
+}
+
+impl OneSide {
+    fn new(map: &FeatureMap, query: bool) -> Result<Self> {
+        let Some(p) = map.parameters() else {
+            let reason = "needs a positive family, not a trigonometric one";
+            return Err(Error::invalid("attention", reason));
+        };
+        let (transform, shift, linear) = match query {
+            true => (p.query_transform(), p.query_shift(), p.key_shift()),
+            false => (p.key_transform(), p.key_shift(), p.query_shift()),
+        };
+        let (dim, omega) = (p.dim(), map.omega());
+        let turned = |m: usize, l: usize| -> f64 {
+            (0..dim).map(|i| omega[(m, i)] * root(p, i) * transform[(i, l)]).sum()
+        };
+        let constant = |m: usize| -> f64 {
+            let square = |i: usize| p.quadratic()[i] * omega[(m, i)].powi(2);
+            p.log_d() + (0..dim).map(square).sum::<f64>()
+        };
+        Ok(Self {
+            weights: (0..map.features())
+                .flat_map(|m| (0..dim).map(move |l| (m, l)))
+                .map(|(m, l)| turned(m, l))
+                .collect(),
+            constants: (0..map.features()).map(constant).collect(),
+            shift: shift.to_vec(),
+            transform: transform.as_slice().to_vec(),
+            linear: linear.to_vec(),
+            alpha: map.kernel().alpha(),
+            scale: map.kernel().scale(),
+        })
+    }
+}
+
+fn root(p: &Parameters, i: usize) -> f64 {
+    (1.0 - 4.0 * p.quadratic()[i]).sqrt()
+}
+
+/// The maximum as a constant: every use of it cancels.
+fn peak(logs: &Tensor<4>, axis: usize) -> Tensor<4> {
+    logs.clone().detach().max_dim(axis)
+}
+
+/// Every query sees every key.
+fn all_sums(queries: Tensor<4>, keys: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
+    let top = peak(&keys, 2);
+    // Where every key is padding, nothing is left of the weights.
+    let some = top.clone().greater_scalar(NOTHING / 2.0);
+    let weights = (keys - top.clone()).exp();
+    let weights = weights.clone() * some.clone().expand(weights.shape()).float().cast(v.dtype());
+    let queries = queries + top.mask_fill(some.bool_not(), 0.0);
+    let queries = (queries.clone() - peak(&queries, 3)).exp();
+    let total = (queries.clone() * weights.clone().sum_dim(2)).sum_dim(3);
+    ratio(queries.matmul(weights.swap_dims(2, 3).matmul(v)), total)
+}
+
+/// Every query sees its own and earlier keys: sums over the steps before, and one by one within a
+/// step, so that no later key has a say in the scale.
+fn causal_sums(queries: Tensor<4>, keys: Tensor<4>, v: Tensor<4>) -> Tensor<4> {
+    let ([batch, heads, length, features], device) = (keys.dims(), keys.device());
+    let columns = v.dims()[3];
+    let empty = |shape| Tensor::<4>::zeros(shape, (&device, v.dtype()));
+    let mut top = empty([batch, heads, 1, features]) + NOTHING;
+    let mut total = empty([batch, heads, 1, features]);
+    let mut sums = empty([batch, heads, features, columns]);
+    let mut out = Vec::new();
+    for start in (0..length).step_by(STEP) {
+        let count = STEP.min(length - start);
+        let cut = |t: &Tensor<4>| t.clone().narrow(2, start, count);
+        let (f, g, w) = (cut(&queries), cut(&keys), cut(&v));
+        let pairs = within(&f, &g);
+        // The steps before, and this one, to one scale.
+        let before = f + top.clone();
+        let scale = peak(&before, 3).max_pair(peak(&pairs, 3));
+        // A query that has seen nothing yet has no scale; its weights are then nothing too.
+        let unseen = scale.clone().lower_scalar(NOTHING / 2.0);
+        let scale = scale.mask_fill(unseen, 0.0);
+        let (far, near) = ((before - scale.clone()).exp(), (pairs - scale).exp());
+        let values = far.clone().matmul(sums.clone()) + near.clone().matmul(w.clone());
+        let weight = (far * total.clone()).sum_dim(3) + near.sum_dim(3);
+        out.push(ratio(values, weight));
+        // The keys of the step join the sums.
+        let new = top.clone().max_pair(peak(&g, 2));
+        let shown = g.clone().detach().greater_scalar(NOTHING / 2.0).float().cast(v.dtype());
+        let (shrink, fresh) = ((top - new.clone()).exp(), (g - new.clone()).exp() * shown);
+        sums = shrink.clone().swap_dims(2, 3) * sums + fresh.clone().swap_dims(2, 3).matmul(w);
+        total = shrink * total + fresh.sum_dim(2);
+        top = new;
+    }
+    Tensor::cat(out, 2)
+}
+
+/// The logarithms of the weights of pairs within a step, `[batch, heads, queries, keys]`.
+fn within(f: &Tensor<4>, g: &Tensor<4>) -> Tensor<4> {
+    let (device, count) = (f.device(), f.dims()[2]);
+    let pairs = f.clone().unsqueeze_dim::<5>(3) + g.clone().unsqueeze_dim::<5>(2);
+    let top = pairs.clone().detach().max_dim(4);
+    let logs = (pairs - top.clone()).exp().sum_dim(4).log() + top;
+    let logs = logs.squeeze_dim::<4>(4);
+    let padding = g.clone().detach().max_dim(3).lower_scalar(NOTHING / 2.0).swap_dims(2, 3);
+    let later = Tensor::<2, Bool>::tril_mask([count, count], 0, &device).unsqueeze::<4>();
+    let hidden = later.expand(logs.shape()).bool_or(padding.expand(logs.shape()));
+    logs.mask_fill(hidden, NOTHING)
+}

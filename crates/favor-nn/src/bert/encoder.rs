@@ -1,0 +1,209 @@
+//! The encoder: embeddings and layers.
+
+use super::BertConfig;
+use crate::attention::{Engine, KeyMask};
+use crate::layer::{AttentionOptions, FavorAttention, FavorAttentionConfig};
+use crate::text::Batch;
+use crate::{Error, Result};
+use burn::module::Module;
+use burn::nn::{
+    Dropout, DropoutConfig, Embedding, EmbeddingConfig, Initializer, LayerNorm, LayerNormConfig,
+    Linear, LinearConfig,
+};
+use burn::tensor::activation::{gelu, relu};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// How new weights are drawn.
+pub(super) fn initializer(config: &BertConfig) -> Initializer {
+    Initializer::Normal { mean: 0.0, std: config.initializer_range }
+}
+
+/// A matrix with new weights and a bias of zeros.
+pub(super) fn linear(config: &BertConfig, from: usize, to: usize, device: &Device) -> Linear {
+    let matrix = LinearConfig::new(from, to).with_initializer(initializer(config));
+    let mut linear = matrix.with_bias(false).init(device);
+    linear.bias = Some(Initializer::Zeros.init([to], device));
+    linear
+}
+
+pub(super) fn norm(config: &BertConfig, device: &Device) -> LayerNorm {
+    LayerNormConfig::new(config.hidden_size).with_epsilon(config.layer_norm_eps).init(device)
+}
+
+pub(super) fn activation(relu_instead: bool, x: Tensor<3>) -> Tensor<3> {
+    if relu_instead { relu(x) } else { gelu(x) }
+}
+
+/// Vectors of tokens, positions and segments, added.
+#[derive(Module, Debug)]
+pub struct Embeddings {
+    pub(super) word: Embedding,
+    position: Embedding,
+    token_type: Embedding,
+    norm: LayerNorm,
+    dropout: Dropout,
+}
+
+impl Embeddings {
+    fn new(config: &BertConfig, device: &Device) -> Self {
+        let table = |rows| {
+            let table = EmbeddingConfig::new(rows, config.hidden_size);
+            table.with_initializer(initializer(config)).init(device)
+        };
+        Self {
+            word: table(config.vocab_size),
+            position: table(config.max_position_embeddings),
+            token_type: table(config.type_vocab_size),
+            norm: norm(config, device),
+            dropout: DropoutConfig::new(config.hidden_dropout_prob).init(),
+        }
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.word.weight.val().device()
+    }
+
+    fn forward(&self, batch: &Batch) -> Result<Tensor<3>> {
+        let device = self.device();
+        let ints = |values: &[u32]| {
+            let values: Vec<i64> = values.iter().map(|v| i64::from(*v)).collect();
+            let data = TensorData::new(values, [batch.len(), batch.length()]);
+            Tensor::<2, Int>::from_data(data, &device)
+        };
+        let [words, _] = self.word.weight.val().dims();
+        let [types, _] = self.token_type.weight.val().dims();
+        for (what, values, rows) in
+            [("token", batch.ids(), words), ("segment", batch.types(), types)]
+        {
+            if let Some(id) = values.iter().find(|id| **id as usize >= rows) {
+                let reason = format!("{what} {id} where the model knows {rows}");
+                return Err(Error::invalid("text", format!("{reason}: another tokenizer?")));
+            }
+        }
+        let tokens = self.word.forward(ints(batch.ids()));
+        let types = self.token_type.forward(ints(batch.types()));
+        let sum = tokens + self.positions(batch.length()).unsqueeze::<3>() + types;
+        Ok(self.dropout.forward(self.norm.forward(sum)))
+    }
+
+    /// The vectors of the first positions. Where there are more tokens than positions, the known
+    /// positions are spread evenly over the tokens, and those between are interpolated.
+    fn positions(&self, length: usize) -> Tensor<2> {
+        let table = self.position.weight.val();
+        let [known, _] = table.dims();
+        if length <= known {
+            return table.narrow(0, 0, length);
+        }
+        let place = |i: usize| i as f64 * (known - 1) as f64 / (length - 1) as f64;
+        let below: Vec<i64> =
+            (0..length).map(|i| (place(i).floor() as i64).min(known as i64 - 1)).collect();
+        let above: Vec<i64> = below.iter().map(|b| (b + 1).min(known as i64 - 1)).collect();
+        let part: Vec<f32> =
+            below.iter().enumerate().map(|(i, b)| (place(i) - *b as f64) as f32).collect();
+        let device = table.device();
+        let rows = |index: Vec<i64>| {
+            table.clone().select(0, Tensor::from_data(TensorData::new(index, [length]), &device))
+        };
+        let part: Tensor<2> = Tensor::from_data(TensorData::new(part, [length, 1]), &device);
+        let part = part.cast(table.dtype());
+        rows(below) * (part.clone().neg() + 1.0) + rows(above) * part
+    }
+}
+
+/// Attention, then two matrices with an activation between them; each added to its input.
+#[derive(Module, Debug)]
+pub struct Layer {
+    pub(crate) attention: FavorAttention,
+    attention_norm: LayerNorm,
+    intermediate: Linear,
+    output: Linear,
+    output_norm: LayerNorm,
+    dropout: Dropout,
+    relu: bool,
+}
+
+impl Layer {
+    fn new(
+        config: &BertConfig,
+        options: AttentionOptions,
+        engine: Engine,
+        device: &Device,
+    ) -> Result<Self> {
+        let mut attention =
+            FavorAttentionConfig::new(config.hidden_size, config.num_attention_heads)
+                .attention(options);
+        attention.dropout = config.attention_probs_dropout_prob;
+        attention.engine = engine;
+        let (width, between) = (config.hidden_size, config.intermediate_size);
+        let mut attention = attention.init(&initializer(config), device)?;
+        for matrix in
+            [&mut attention.query, &mut attention.key, &mut attention.value, &mut attention.output]
+        {
+            matrix.bias = Some(Initializer::Zeros.init([width], device));
+        }
+        Ok(Self {
+            attention,
+            attention_norm: norm(config, device),
+            intermediate: linear(config, width, between, device),
+            output: linear(config, between, width, device),
+            output_norm: norm(config, device),
+            dropout: DropoutConfig::new(config.hidden_dropout_prob).init(),
+            relu: config.hidden_act == "relu",
+        })
+    }
+
+    fn forward(&self, x: Tensor<3>, mask: Option<&KeyMask>) -> Result<Tensor<3>> {
+        let attended = self.dropout.forward(self.attention.forward(x.clone(), mask, false)?);
+        let x = self.attention_norm.forward(attended + x);
+        let between = activation(self.relu, self.intermediate.forward(x.clone()));
+        let out = self.dropout.forward(self.output.forward(between));
+        Ok(self.output_norm.forward(out + x))
+    }
+}
+
+/// A BERT without heads: tokens in, one vector a token out.
+#[derive(Module, Debug)]
+pub struct Encoder {
+    pub(crate) embeddings: Embeddings,
+    pub(crate) layers: Vec<Layer>,
+}
+
+impl Encoder {
+    pub(super) fn new(
+        config: &BertConfig,
+        options: AttentionOptions,
+        engine: Engine,
+        device: &Device,
+    ) -> Result<Self> {
+        // Layers draw apart from one another, as heads do.
+        let layer = |i: u64| {
+            let options = AttentionOptions { seed: layer_seed(options.seed, i), ..options };
+            Layer::new(config, options, engine, device)
+        };
+        let layers = (0..config.num_hidden_layers as u64).map(layer).collect::<Result<_>>()?;
+        Ok(Self { embeddings: Embeddings::new(config, device), layers })
+    }
+
+    /// `[texts, length, width]`. Rows at padding hold anything.
+    pub fn forward(&self, batch: &Batch) -> Result<Tensor<3>> {
+        let mask = batch.mask();
+        let mut x = self.embeddings.forward(batch)?;
+        for layer in &self.layers {
+            x = layer.forward(x, mask.as_ref())?;
+        }
+        Ok(x)
+    }
+
+    pub(super) fn set_attention(&mut self, options: AttentionOptions) -> Result<()> {
+        for (i, layer) in self.layers.iter_mut().enumerate() {
+            let seed = layer_seed(options.seed, i as u64);
+            layer.attention.set_options(AttentionOptions { seed, ..options })?;
+        }
+        Ok(())
+    }
+}
+
+/// Redrawing counts seeds up from that of the layer, so layers are kept far apart.
+fn layer_seed(seed: u64, layer: u64) -> u64 {
+    seed.wrapping_add(layer << 40)
+}

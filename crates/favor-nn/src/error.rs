@@ -1,0 +1,47 @@
+//! What can go wrong, as one line for the person who asked.
+
+use std::path::{Path, PathBuf};
+
+/// The result of every fallible function of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something was refused. Every message names what was wrong, where, and what would be right.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The attention refused its input.
+    #[error("attention: {0}")]
+    Attention(#[from] favor::Error),
+    /// A file is missing, or is not what it should be.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file could not be written.
+    #[error(transparent)]
+    Output(#[from] favor_lab::output::OutputError),
+    /// An argument outside its domain.
+    #[error("{what}: {reason}")]
+    Invalid {
+        /// The argument.
+        what: &'static str,
+        /// What is wrong with it and what would be right.
+        reason: String,
+    },
+    /// Training went astray.
+    #[error("{0}")]
+    Training(String),
+}
+
+impl Error {
+    pub(crate) fn invalid(what: &'static str, reason: impl Into<String>) -> Self {
+        Self::Invalid { what, reason: reason.into() }
+    }
+
+    pub(crate) fn file(path: impl AsRef<Path>, reason: impl std::fmt::Display) -> Self {
+        Self::File { path: path.as_ref().to_path_buf(), reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,168 @@
+//! The maps of the heads of a layer, and how they follow the data.
+
+use super::AttentionOptions;
+use crate::attention::{Attention, HostCopy, KeyMask, Rule};
+use crate::{Error, Result};
+use burn::tensor::Tensor;
+use favor::{AdaptiveMaps, FeatureMap, FeatureSpec, Kernel, Redraw, Statistics};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the maps of a layer have learned.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MapState {
+    options: AttentionOptions,
+    /// None for a kind of attention without maps.
+    maps: Option<AdaptiveMaps>,
+    /// Calls in training.
+    calls: u64,
+    calibrating: bool,
+}
+
+/// The maps of a layer. Modules are called by shared reference, so what they learn is behind a lock;
+/// clones share it, as a model and its copy for evaluation must.
+#[derive(Debug, Clone)]
+pub(super) struct Maps {
+    options: AttentionOptions,
+    heads: usize,
+    dim: usize,
+    state: Arc<Mutex<MapState>>,
+}
+
+impl Maps {
+    pub(super) fn new(options: AttentionOptions, heads: usize, dim: usize) -> Result<Self> {
+        options.check()?;
+        let made = |family| {
+            let redraw = match (options.redraw, options.statistics) {
+                (None, _) => Redraw::Never,
+                // Only those calls reach the maps that fit them anew.
+                (Some(_), Statistics::Running { .. }) => Redraw::Every(1),
+                (Some(n), _) => Redraw::Every(n),
+            };
+            let spec = FeatureSpec::new(family, options.features).kernel(Kernel::attention(dim));
+            let spec = spec.coupling(options.coupling).seed(options.seed);
+            AdaptiveMaps::new(spec, heads, redraw, options.statistics)
+        };
+        let maps = options.kind.family().map(made).transpose()?;
+        let state = MapState { options, maps, calls: 0, calibrating: false };
+        Ok(Self { options, heads, dim, state: Arc::new(Mutex::new(state)) })
+    }
+
+    pub(super) fn options(&self) -> AttentionOptions {
+        self.options
+    }
+
+    pub(super) fn heads(&self) -> usize {
+        self.heads
+    }
+
+    pub(super) fn dim(&self) -> usize {
+        self.dim
+    }
+
+    pub(super) fn state(&self) -> MapState {
+        self.lock().clone()
+    }
+
+    pub(super) fn set_state(&self, state: MapState) -> Result<()> {
+        if state.options != self.options {
+            return Err(Error::invalid("maps", "they were learned with other options"));
+        }
+        *self.lock() = state;
+        Ok(())
+    }
+
+    pub(super) fn begin_calibration(&self) {
+        self.lock().calibrating = true;
+    }
+
+    pub(super) fn end_calibration(&self) {
+        let mut state = self.lock();
+        state.calibrating = false;
+        if let Some(maps) = &mut state.maps {
+            maps.freeze();
+        }
+    }
+
+    /// What to compute for these queries, keys and values.
+    pub(super) fn rule(
+        &self,
+        [q, k, v]: [&Tensor<4>; 3],
+        mask: Option<&KeyMask>,
+        causal: bool,
+        training: bool,
+    ) -> Result<Rule> {
+        let simple = match self.options.kind {
+            Attention::Exact => Some(Rule::Exact),
+            Attention::Elu => Some(Rule::Elu),
+            Attention::Relu => Some(Rule::Relu),
+            Attention::Features(_) | Attention::Auto => None,
+        };
+        if let Some(rule) = simple {
+            return Ok(rule);
+        }
+        if self.options.kind == Attention::Auto && causal {
+            let reason = "auto looks at the whole sequence to decide, which causal attention must \
+                          not; use exact or a family";
+            return Err(Error::invalid("attention", reason));
+        }
+        let Some(maps) = self.maps_for([q, k], mask, causal, training)? else {
+            return Ok(Rule::Exact);
+        };
+        let maps: Arc<[FeatureMap]> = maps.into();
+        if self.options.kind != Attention::Auto {
+            return Ok(Rule::Features(maps));
+        }
+        let copies = [HostCopy::of(q)?, HostCopy::of(k)?, HostCopy::of(v)?];
+        let mask = mask.map(|m| m.visible().as_slice());
+        let tolerance = self.options.tolerance;
+        let choices = HostCopy::choose(copies.each_ref(), &maps, mask, causal, tolerance)?;
+        Ok(Rule::Chosen(maps, choices.into()))
+    }
+
+    /// The maps of a call, or none while calibrating.
+    fn maps_for(
+        &self,
+        [q, k]: [&Tensor<4>; 2],
+        mask: Option<&KeyMask>,
+        causal: bool,
+        training: bool,
+    ) -> Result<Option<Vec<FeatureMap>>> {
+        let mask = mask.map(|m| m.visible().as_slice());
+        let mut state = self.lock();
+        let MapState { maps: Some(maps), calls, calibrating, .. } = &mut *state else {
+            return Err(Error::invalid("maps", "they are of a kind of attention without maps"));
+        };
+        let learn = |maps: &mut AdaptiveMaps, causal| {
+            HostCopy::learn([&HostCopy::of(q)?, &HostCopy::of(k)?], maps, mask, causal)
+        };
+        if *calibrating {
+            // What calibration sees is not what maps are used on: it may look at whole sequences.
+            learn(maps, false)?;
+            return Ok(None);
+        }
+        // A sequence's own statistics are there in evaluation too, and leave no trace.
+        if self.options.statistics == Statistics::PerSequence && !training {
+            return Ok(Some(learn(&mut maps.clone(), causal)?));
+        }
+        if !training {
+            return Ok(Some(maps.evaluation().or_else(|_| maps.blank(self.dim))?));
+        }
+        let due = match (self.options.statistics, self.options.redraw) {
+            // The first causal call has no earlier one to learn from; the second makes up for it.
+            _ if *calls == 0 || (causal && *calls == 1) => true,
+            (Statistics::Running { .. }, None) => false,
+            (Statistics::Running { .. }, Some(n)) => calls.is_multiple_of(n),
+            _ => true,
+        };
+        *calls += 1;
+        match due {
+            true => Ok(Some(learn(maps, causal)?)),
+            false => Ok(Some(maps.evaluation()?)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MapState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

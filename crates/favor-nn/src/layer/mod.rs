@@ -1,0 +1,242 @@
+//! Multi-head attention as a module of burn, with any kind of attention.
+
+mod maps;
+
+pub use maps::MapState;
+use maps::Maps;
+
+use crate::attention::{Attention, Engine, KeyMask, attend};
+use crate::{Error, Result};
+use burn::module::Module;
+use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};
+use burn::tensor::{Device, Tensor};
+use favor::{Coupling, Statistics};
+use serde::{Deserialize, Serialize};
+
+/// Which attention, and how its maps follow the training.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AttentionOptions {
+    /// The kind.
+    pub kind: Attention,
+    /// The number of features of each head.
+    pub features: usize,
+    /// How the rows of ω depend on one another.
+    pub coupling: Coupling,
+    /// What decides ω.
+    pub seed: u64,
+    /// After so many calls in training the maps are fitted anew, with a new draw; `None`: only once.
+    pub redraw: Option<u64>,
+    /// Where the statistics that maps are fitted to come from.
+    pub statistics: Statistics,
+    /// Heads of [`Attention::Auto`] whose predicted relative error is above this stay exact.
+    pub tolerance: f64,
+}
+
+impl Default for AttentionOptions {
+    fn default() -> Self {
+        Self {
+            kind: Attention::Features(favor::Family::Balanced),
+            features: 256,
+            coupling: Coupling::default(),
+            seed: 0,
+            redraw: Some(1000),
+            statistics: Statistics::Running { keep: 0.9 },
+            tolerance: 0.1,
+        }
+    }
+}
+
+impl AttentionOptions {
+    /// The defaults with another kind and number of features.
+    pub fn new(kind: Attention, features: usize) -> Self {
+        Self { kind, features, ..Self::default() }
+    }
+
+    fn check(&self) -> Result<()> {
+        let refuse = |what, reason: String| Err(Error::invalid(what, reason));
+        if self.features == 0 {
+            return refuse("features", "there must be at least one".into());
+        }
+        if self.redraw == Some(0) {
+            return refuse("redraw", "every 0 calls makes no sense; every call is 1".into());
+        }
+        if !(self.tolerance.is_finite() && self.tolerance >= 0.0) {
+            return refuse("tolerance", format!("{} is not 0 or more", self.tolerance));
+        }
+        match self.statistics {
+            Statistics::Running { keep } if !(0.0..=1.0).contains(&keep) => {
+                refuse("keep", format!("{keep} is not between 0 and 1"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a [`FavorAttention`] is made of.
+#[derive(Debug, Clone)]
+pub struct FavorAttentionConfig {
+    /// The width of queries and of the output.
+    pub embed_dim: usize,
+    /// The number of heads, which share the width.
+    pub heads: usize,
+    /// The width of keys, if another.
+    pub key_dim: Option<usize>,
+    /// The width of values, if another.
+    pub value_dim: Option<usize>,
+    /// The fraction of outputs of the heads that training drops.
+    pub dropout: f64,
+    /// The kind of attention and its maps.
+    pub attention: AttentionOptions,
+    /// Who computes.
+    pub engine: Engine,
+}
+
+impl FavorAttentionConfig {
+    /// The defaults for this width and number of heads.
+    pub fn new(embed_dim: usize, heads: usize) -> Self {
+        Self {
+            embed_dim,
+            heads,
+            key_dim: None,
+            value_dim: None,
+            dropout: 0.0,
+            attention: AttentionOptions::default(),
+            engine: Engine::Auto,
+        }
+    }
+
+    /// With this kind of attention and maps.
+    pub fn attention(self, attention: AttentionOptions) -> Self {
+        Self { attention, ..self }
+    }
+
+    /// The module, with weights drawn by `initializer`.
+    pub fn init(&self, initializer: &Initializer, device: &Device) -> Result<FavorAttention> {
+        let Self { embed_dim, heads, .. } = *self;
+        if heads == 0 || embed_dim == 0 || !embed_dim.is_multiple_of(heads) {
+            let reason = format!("a width of {embed_dim} is no multiple of {heads} heads");
+            return Err(Error::invalid("heads", reason));
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            let reason = format!("{} is not from 0 to below 1", self.dropout);
+            return Err(Error::invalid("dropout", reason));
+        }
+        let linear = |from: usize| {
+            let config = LinearConfig::new(from, embed_dim);
+            config.with_initializer(initializer.clone()).init(device)
+        };
+        Ok(FavorAttention {
+            query: linear(embed_dim),
+            key: linear(self.key_dim.unwrap_or(embed_dim)),
+            value: linear(self.value_dim.unwrap_or(embed_dim)),
+            output: linear(embed_dim),
+            dropout: DropoutConfig::new(self.dropout).init(),
+            maps: Maps::new(self.attention, heads, embed_dim / heads)?,
+            engine: self.engine,
+        })
+    }
+}
+
+/// Multi-head attention of any kind.
+///
+/// Every [`redraw`](AttentionOptions::redraw) calls in training the maps are fitted anew to a running
+/// mean of the statistics, with a new draw; the other calls and evaluation use them as they are.
+/// Causal calls use statistics of earlier calls alone. Before the first call in training, or a
+/// calibration, maps know nothing of the data: right on average, but with more noise. Dropout acts on
+/// the outputs of the heads, because weights never exist. Clones share their maps.
+///
+/// ```
+/// use burn::nn::Initializer;
+/// use burn::tensor::{Device, Distribution, Tensor};
+/// use favor_nn::{FavorAttentionConfig};
+/// let device = Device::flex();
+/// let xavier = Initializer::XavierUniform { gain: 1.0 };
+/// let attention = FavorAttentionConfig::new(32, 4).init(&xavier, &device)?;
+/// let x = Tensor::<3>::random([2, 100, 32], Distribution::Default, &device);
+/// let out = attention.forward(x, None, false)?;
+/// assert_eq!(out.dims(), [2, 100, 32]);
+/// # Ok::<(), favor_nn::Error>(())
+/// ```
+#[derive(Module, Debug)]
+pub struct FavorAttention {
+    /// The projection of the queries.
+    pub query: Linear,
+    /// The projection of the keys.
+    pub key: Linear,
+    /// The projection of the values.
+    pub value: Linear,
+    /// The projection of the outputs of all heads.
+    pub output: Linear,
+    dropout: Dropout,
+    #[module(skip)]
+    maps: Maps,
+    #[module(skip)]
+    engine: Engine,
+}
+
+impl FavorAttention {
+    /// Self-attention over `[batch, length, width]`.
+    pub fn forward(&self, x: Tensor<3>, mask: Option<&KeyMask>, causal: bool) -> Result<Tensor<3>> {
+        self.forward_cross(x.clone(), x.clone(), x, mask, causal)
+    }
+
+    /// Attention of queries to keys and values of another sequence, each `[batch, length, width]`.
+    /// The mask is that of the keys.
+    pub fn forward_cross(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        value: Tensor<3>,
+        mask: Option<&KeyMask>,
+        causal: bool,
+    ) -> Result<Tensor<3>> {
+        let training = self.dropout.training.is_enabled() && query.device().is_autodiff();
+        let [batch, length, _] = query.dims();
+        let heads = |x: Tensor<3>| {
+            let [batch, length, width] = x.dims();
+            let heads = self.maps.heads();
+            x.reshape([batch, length, heads, width / heads]).swap_dims(1, 2)
+        };
+        let q = heads(self.query.forward(query));
+        let k = heads(self.key.forward(key));
+        let v = heads(self.value.forward(value));
+        let rule = self.maps.rule([&q, &k, &v], mask, causal, training)?;
+        let out = attend(q, k, v, &rule, mask, causal, self.engine)?;
+        let width = self.maps.heads() * out.dims()[3];
+        let out = self.dropout.forward(out.swap_dims(1, 2).reshape([batch, length, width]));
+        Ok(self.output.forward(out))
+    }
+
+    /// The kind of attention and its maps.
+    pub fn options(&self) -> AttentionOptions {
+        self.maps.options()
+    }
+
+    /// Another kind of attention with the same weights. Its maps begin anew.
+    pub fn set_options(&mut self, options: AttentionOptions) -> Result<()> {
+        self.maps = Maps::new(options, self.maps.heads(), self.maps.dim())?;
+        Ok(())
+    }
+
+    /// From now on every call, in training or not, computes exactly and lets the maps learn its
+    /// statistics, until [`end_calibration`](Self::end_calibration).
+    pub fn begin_calibration(&self) {
+        self.maps.begin_calibration();
+    }
+
+    /// Ends a calibration: the statistics are frozen.
+    pub fn end_calibration(&self) {
+        self.maps.end_calibration();
+    }
+
+    /// What the maps have learned, to be kept in a file.
+    pub fn map_state(&self) -> MapState {
+        self.maps.state()
+    }
+
+    /// Goes on from what maps had learned.
+    pub fn set_map_state(&self, state: MapState) -> Result<()> {
+        self.maps.set_state(state)
+    }
+}

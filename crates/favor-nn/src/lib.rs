@@ -1,0 +1,21 @@
+//! Transformers on burn with attention by random features: FAVOR# and its relatives as a layer, and
+//! BERT on it.
+
+pub mod attention;
+pub mod bert;
+mod error;
+mod layer;
+pub mod run;
+pub mod task;
+pub mod text;
+pub mod train;
+
+pub use attention::Attention;
+pub use error::{Error, Result};
+pub use favor::{Coupling, Family, Statistics};
+pub use layer::{AttentionOptions, FavorAttention, FavorAttentionConfig, MapState};
+
+/// The page with Rust in it, compiled and run by `cargo test`.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/transformers.md")]
+struct Page;

@@ -1,0 +1,235 @@
+//! Fine-tuning a model on a task.
+
+use super::device;
+use super::session::{Outcome, Session, Watch};
+use crate::bert::{Bert, BertConfig};
+use crate::layer::AttentionOptions;
+use crate::task::{Answers, Example, Task, encode};
+use crate::text::{Batch, Encoded, TextTokenizer};
+use crate::train::{AdamOptions, Batches, Schedule, Trainer};
+use crate::{Error, Result};
+use burn::module::Module;
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// How to fine-tune.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TuningOptions {
+    /// Times that every example is seen.
+    pub epochs: u64,
+    /// Examples of a step.
+    pub batch: usize,
+    /// The peak of the rate.
+    pub rate: f64,
+    /// The fraction of steps in which the rate rises.
+    pub warmup: f64,
+    /// Texts are cut to so many tokens.
+    pub length: usize,
+    /// Decides the new weights, the order of examples, and dropout.
+    pub seed: u64,
+    /// Only so many examples are learned from.
+    pub examples: Option<usize>,
+}
+
+impl Default for TuningOptions {
+    fn default() -> Self {
+        Self { epochs: 3, batch: 32, rate: 5e-5, warmup: 0.1, length: 128, seed: 0, examples: None }
+    }
+}
+
+/// What to fine-tune on what.
+#[derive(Debug, Clone)]
+pub struct FinetuneRequest {
+    /// The folder of the model to begin with.
+    pub model: PathBuf,
+    /// A task of GLUE, or a file.
+    pub task: String,
+    /// The folder of the data.
+    pub data: PathBuf,
+    /// Where the model is written.
+    pub out: PathBuf,
+    /// The attention.
+    pub attention: AttentionOptions,
+    /// How.
+    pub options: TuningOptions,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FineTuned {
+    /// The name of the score.
+    pub metric: &'static str,
+    /// The score on the examples to be judged by, after each epoch of this run.
+    pub scores: Vec<f64>,
+    /// Examples learned from and judged by.
+    pub examples: [usize; 2],
+}
+
+impl FineTuned {
+    /// The score at the end.
+    pub fn score(&self) -> f64 {
+        self.scores.last().copied().unwrap_or(0.0)
+    }
+}
+
+/// A task, ready to be learned.
+pub(super) struct Tuning {
+    pub(super) task: Task,
+    pub(super) config: BertConfig,
+    pub(super) attention: AttentionOptions,
+    options: TuningOptions,
+    train: Vec<Encoded>,
+    dev: Vec<Encoded>,
+    batches: Batches,
+    device: Device,
+}
+
+impl Tuning {
+    /// Reads model and task, and gives the trainer of the first step.
+    pub(super) fn new(
+        model: &Path,
+        task: Task,
+        attention: AttentionOptions,
+        options: TuningOptions,
+    ) -> Result<(Self, Trainer)> {
+        let TuningOptions { epochs, batch, rate, warmup, seed, .. } = options;
+        if epochs == 0 || batch == 0 || !(0.0..=1.0).contains(&warmup) {
+            let reason = "epochs and batch must be above 0, and the warm-up a fraction";
+            return Err(Error::invalid("training", reason));
+        }
+        let task = task.truncated(options.examples);
+        let device = device().autodiff();
+        let (bert, config) = Bert::load(model, attention, &device)?;
+        if options.length > config.max_position_embeddings {
+            let (length, most) = (options.length, config.max_position_embeddings);
+            let reason = format!("{length} tokens where the model has {most} positions");
+            return Err(Error::invalid("length", reason));
+        }
+        let tokenizer = TextTokenizer::load(model, options.length)?;
+        let (train, dev) = (encode(&task.train, &tokenizer)?, encode(&task.dev, &tokenizer)?);
+        // The new weights are drawn by the device's generator.
+        device.seed(seed);
+        let mut bert = bert.with_classifier(&config, task.labels(), &device);
+        bert.masked = None;
+        let lengths = train.iter().map(|t| t.ids.len()).collect();
+        let batches = Batches::new(lengths, batch, seed);
+        let steps = epochs * batches.per_epoch();
+        let schedule = Schedule { steps, warmup: (warmup * steps as f64).round() as u64, rate };
+        let trainer = Trainer::new(bert, schedule, AdamOptions::default(), seed)?;
+        Ok((Self { task, config, attention, options, train, dev, batches, device }, trainer))
+    }
+
+    fn steps_per_epoch(&self) -> u64 {
+        self.batches.per_epoch()
+    }
+
+    /// The batches of an epoch.
+    pub(super) fn order(&self, epoch: u64) -> Vec<Vec<usize>> {
+        self.batches.epoch(epoch)
+    }
+
+    /// The number of batches to be judged by.
+    pub(super) fn judging(&self) -> usize {
+        self.dev.len().div_ceil(self.options.batch)
+    }
+
+    /// The loss of a step.
+    pub(super) fn loss(&self, model: &Bert, chosen: &[usize]) -> Result<Tensor<1>> {
+        let batch = Batch::of(chosen.iter().map(|i| &self.train[*i]))?;
+        let labels: Vec<f64> = chosen.iter().map(|i| self.task.train[*i].label).collect();
+        let scores = model.classify(&batch)?;
+        Ok(match self.task.answers {
+            Answers::Classes(_) => {
+                let labels: Vec<i64> = labels.iter().map(|l| *l as i64).collect();
+                let labels = TensorData::new(labels, [chosen.len()]);
+                let labels = Tensor::<1, Int>::from_data(labels, &self.device);
+                CrossEntropyLossConfig::new().init(&self.device).forward(scores, labels)
+            }
+            Answers::Number => {
+                let labels: Vec<f32> = labels.iter().map(|l| *l as f32).collect();
+                let labels = TensorData::new(labels, [chosen.len(), 1]);
+                (scores - Tensor::<2>::from_data(labels, &self.device)).square().mean()
+            }
+        })
+    }
+
+    /// The score on the examples to be judged by.
+    pub(super) fn score(&self, model: &Bert) -> Result<f64> {
+        let answers = answers(&model.valid(), &self.dev, &self.task.answers, self.options.batch)?;
+        let right: Vec<f64> = self.task.dev.iter().map(|e: &Example| e.label).collect();
+        Ok(self.task.metric.score(&answers, &right))
+    }
+
+    /// Trains from where the session stands to the end. Gives the scores of the epochs, or nothing if
+    /// it was stopped.
+    pub(super) fn run(&self, session: &mut Session<'_>) -> Result<Option<Vec<f64>>> {
+        let per_epoch = self.steps_per_epoch();
+        let mut scores = Vec::new();
+        for epoch in 0..self.options.epochs {
+            let end = (epoch + 1) * per_epoch;
+            if session.trainer.steps_made() >= end && end < session.trainer.steps() {
+                continue;
+            }
+            let order = self.order(epoch);
+            let loss = |model: &Bert, step: u64| {
+                self.loss(model, &order[(step - epoch * per_epoch) as usize])
+            };
+            if !session.train(end, loss)? {
+                return Ok(None);
+            }
+            scores.push(self.score(&session.trainer.model)?);
+        }
+        Ok(Some(scores))
+    }
+}
+
+/// The answers of a model, in the order of the texts.
+fn answers(model: &Bert, texts: &[Encoded], kind: &Answers, size: usize) -> Result<Vec<f64>> {
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    order.sort_by_key(|i| texts[*i].ids.len());
+    let mut out = vec![0.0; texts.len()];
+    for group in order.chunks(size) {
+        let scores = model.classify(&Batch::of(group.iter().map(|i| &texts[*i]))?)?;
+        let labels = scores.dims()[1];
+        let unread = |e| Error::invalid("model", format!("its output cannot be read: {e:?}"));
+        let scores = scores.try_into_vec_as::<f32>().map_err(unread)?;
+        for (i, row) in group.iter().zip(scores.chunks(labels)) {
+            out[*i] = match kind {
+                Answers::Number => f64::from(row[0]),
+                Answers::Classes(_) => {
+                    let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+                    best.map_or(0.0, |(class, _)| class as f64)
+                }
+            };
+        }
+    }
+    Ok(out)
+}
+
+/// Fine-tunes a model on a task and writes it. The same request goes on from its checkpoint.
+pub fn finetune(request: &FinetuneRequest, watch: Watch<'_>) -> Result<Outcome<FineTuned>> {
+    let task = Task::read(&request.task, &request.data)?;
+    let (tuning, trainer) = Tuning::new(&request.model, task, request.attention, request.options)?;
+    std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
+    let described = (&request.model, &request.task, request.attention, request.options);
+    let mut session = Session {
+        trainer,
+        request: serde_json::to_string(&described)
+            .map_err(|e| Error::invalid("request", e.to_string()))?,
+        checkpoint: request.out.join("checkpoint.safetensors"),
+        watch,
+    };
+    session.resume(&tuning.config, request.attention)?;
+    let Some(scores) = tuning.run(&mut session)? else { return Ok(session.stopped()) };
+    let names = tuning.task.label_names();
+    let model = &session.trainer.model;
+    model.save(&request.out, &tuning.config, Some(&names), Some(&request.model))?;
+    session.finish()?;
+    Ok(Outcome::Done(FineTuned {
+        metric: tuning.task.metric.title(),
+        scores,
+        examples: [tuning.task.train.len(), tuning.task.dev.len()],
+    }))
+}

@@ -1,0 +1,21 @@
+//! What the commands do: plain data in, a report out.
+
+mod dropin;
+mod embed;
+mod finetune;
+mod glue;
+mod pretrain;
+mod session;
+
+pub use embed::{EmbedRequest, Embedded, embed};
+pub use finetune::{FineTuned, FinetuneRequest, TuningOptions, finetune};
+pub use glue::{Cell, GlueReport, GlueRequest, Plan, glue, plan};
+pub use pretrain::{PretrainRequest, Pretrained, pretrain};
+pub use session::{Outcome, Watch};
+
+use burn::tensor::Device;
+
+/// Where everything is computed.
+fn device() -> Device {
+    Device::flex()
+}

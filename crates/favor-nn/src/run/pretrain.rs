@@ -1,0 +1,239 @@
+//! Masked-language-model training on a folder of texts.
+
+use super::device;
+use super::session::{Outcome, Session, Watch};
+use crate::bert::{Bert, BertConfig};
+use crate::layer::AttentionOptions;
+use crate::text::{Batch, Encoded, Special, TextTokenizer, read};
+use crate::train::{AdamOptions, Batches, Schedule, Trainer};
+use crate::{Error, Result};
+use burn::module::Module;
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::tensor::{Int, Tensor, TensorData};
+use favor::draw::Stream;
+use std::path::{Path, PathBuf};
+
+/// The fraction of tokens that are to be guessed.
+const MASKED: f64 = 0.15;
+/// One in so many pieces of text is kept to judge by.
+const HELD_OUT: usize = 20;
+/// The streams that mask: for training and for judging.
+const PURPOSE: [u64; 2] = [0x6d61_736b, 0x6a75_6467];
+/// Characters that are split into tokens at a time.
+const PARAGRAPH: usize = 4000;
+
+/// What to train on what.
+#[derive(Debug, Clone)]
+pub struct PretrainRequest {
+    /// A folder of `.txt` and `.txt.gz` files, or one such file.
+    pub corpus: PathBuf,
+    /// A folder with a tokenizer, and with a model unless `shape` is given.
+    pub model: PathBuf,
+    /// Width, layers and heads of a model with new weights; `None`: go on from the model's.
+    pub shape: Option<[usize; 3]>,
+    /// Where the model is written.
+    pub out: PathBuf,
+    /// The attention.
+    pub attention: AttentionOptions,
+    /// Steps in all.
+    pub steps: u64,
+    /// Pieces of text of a step.
+    pub batch: usize,
+    /// Tokens of a piece.
+    pub length: usize,
+    /// The peak of the rate.
+    pub rate: f64,
+    /// The fraction of steps in which the rate rises.
+    pub warmup: f64,
+    /// Decides new weights, order, masks and dropout.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pretrained {
+    /// Pieces of text learned from and judged by.
+    pub pieces: [usize; 2],
+    /// The mean loss on masked tokens of the pieces to be judged by.
+    pub loss: f64,
+    /// The fraction of them that were guessed right.
+    pub accuracy: f64,
+}
+
+/// Trains a model to guess masked tokens and writes it. The same request goes on from its checkpoint.
+pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Outcome<Pretrained>> {
+    let PretrainRequest { attention, steps, batch, length, rate, seed, .. } = *request;
+    if batch == 0 || !(0.0..=1.0).contains(&request.warmup) {
+        let reason = "a batch must hold something, and the warm-up be a fraction";
+        return Err(Error::invalid("training", reason));
+    }
+    let tokenizer = TextTokenizer::load(&request.model, length)?;
+    let pieces = pieces(&request.corpus, &tokenizer)?;
+    let (judge, learn): (Vec<_>, Vec<_>) =
+        pieces.into_iter().enumerate().partition(|(i, _)| i % HELD_OUT == HELD_OUT - 1);
+    let [learn, judge] = [learn, judge].map(|part| part.into_iter().map(|(_, p)| p).collect());
+    let (learn, judge): (Vec<Encoded>, Vec<Encoded>) = (learn, judge);
+    if judge.is_empty() {
+        let reason = format!("too short: at least {HELD_OUT} pieces of {length} tokens are needed");
+        return Err(Error::file(&request.corpus, reason));
+    }
+    let device = device().autodiff();
+    device.seed(seed);
+    let (model, config) = match request.shape {
+        None => Bert::load(&request.model, attention, &device)?,
+        Some([width, layers, heads]) => {
+            let mut config = BertConfig::small(tokenizer.vocabulary(), width, layers, heads);
+            config.max_position_embeddings = config.max_position_embeddings.max(length);
+            (Bert::new(&config, attention, &device)?, config)
+        }
+    };
+    if length > config.max_position_embeddings {
+        let most = config.max_position_embeddings;
+        let reason = format!("{length} tokens where the model has {most} positions");
+        return Err(Error::invalid("length", reason));
+    }
+    let mut model = model.with_masked_head(&config, &device);
+    model.classifier = None;
+    let warmup = (request.warmup * steps as f64).round() as u64;
+    let schedule = Schedule { steps, warmup, rate };
+    let described = (
+        (&request.corpus, &request.model, request.shape, attention),
+        (steps, batch, length, rate, request.warmup, seed),
+    );
+    std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
+    let mut session = Session {
+        trainer: Trainer::new(model, schedule, AdamOptions::default(), seed)?,
+        request: serde_json::to_string(&described)
+            .map_err(|e| Error::invalid("request", e.to_string()))?,
+        checkpoint: request.out.join("checkpoint.safetensors"),
+        watch,
+    };
+    session.resume(&config, attention)?;
+    let masking = Masking { special: tokenizer.special(), words: tokenizer.vocabulary() as u32 };
+    let batches = Batches::new(learn.iter().map(|p| p.ids.len()).collect(), batch, seed);
+    let loss = |model: &Bert, step: u64| {
+        let epoch = batches.epoch(step / batches.per_epoch());
+        let chosen = &epoch[(step % batches.per_epoch()) as usize];
+        let batch = Batch::of(chosen.iter().map(|i| &learn[*i]))?;
+        let mut stream = Stream::new(seed.wrapping_add(step), PURPOSE[0]);
+        let (batch, places, right) = masking.hide(batch, &mut stream);
+        cross_entropy(model.masked_logits(&batch, &places)?, &right)
+    };
+    if !session.train(steps, loss)? {
+        return Ok(session.stopped());
+    }
+    let (loss, accuracy) = judged(&session.trainer.model.valid(), &judge, batch, &masking)?;
+    session.trainer.model.save(&request.out, &config, None, Some(&request.model))?;
+    session.finish()?;
+    Ok(Outcome::Done(Pretrained { pieces: [learn.len(), judge.len()], loss, accuracy }))
+}
+
+fn cross_entropy(logits: Tensor<2>, right: &[i64]) -> Result<Tensor<1>> {
+    let device = logits.device();
+    let right = TensorData::new(right.to_vec(), [right.len()]);
+    let right = Tensor::<1, Int>::from_data(right, &device);
+    Ok(CrossEntropyLossConfig::new().init(&device).forward(logits, right))
+}
+
+/// Loss and accuracy on pieces, with masks that are always the same.
+fn judged(model: &Bert, pieces: &[Encoded], size: usize, masking: &Masking) -> Result<(f64, f64)> {
+    let mut stream = Stream::new(0, PURPOSE[1]);
+    let (mut loss, mut hits, mut count) = (0.0, 0, 0);
+    for group in pieces.chunks(size) {
+        let (batch, places, right) = masking.hide(Batch::of(group.iter())?, &mut stream);
+        let logits = model.masked_logits(&batch, &places)?;
+        let guesses = logits.clone().argmax(1).into_data();
+        hits += guesses.iter::<i64>().zip(&right).filter(|(g, r)| g == *r).count();
+        let value = cross_entropy(logits, &right)?.into_scalar::<f32>();
+        loss += f64::from(value) * right.len() as f64;
+        count += right.len();
+    }
+    Ok((loss / count as f64, hits as f64 / count as f64))
+}
+
+/// Hides tokens, as BERT's authors did: of those to be guessed, 80 % become the mask, 10 % any other
+/// token, and 10 % stay.
+struct Masking {
+    special: Special,
+    words: u32,
+}
+
+impl Masking {
+    /// The batch with tokens hidden, their places, and what stood there. At least one is hidden.
+    fn hide(&self, mut batch: Batch, stream: &mut Stream) -> (Batch, Vec<usize>, Vec<i64>) {
+        let visible = batch.visible();
+        let Special { begin, end, mask } = self.special;
+        let candidates: Vec<usize> = (0..visible.len())
+            .filter(|&i| visible[i] && ![begin, end].contains(&batch.ids()[i]))
+            .collect();
+        let mut places: Vec<usize> =
+            candidates.iter().copied().filter(|_| stream.uniform() < MASKED).collect();
+        if places.is_empty() {
+            places = vec![candidates.get(stream.index(candidates.len())).copied().unwrap_or(0)];
+        }
+        let right = places.iter().map(|p| i64::from(batch.ids()[*p])).collect();
+        let ids = batch.ids_mut();
+        for &place in &places {
+            ids[place] = match stream.uniform() {
+                u if u < 0.8 => mask,
+                u if u < 0.9 => stream.index(self.words as usize) as u32,
+                _ => ids[place],
+            };
+        }
+        (batch, places, right)
+    }
+}
+
+/// The texts of a corpus as pieces of as many tokens as the tokenizer cuts texts to.
+fn pieces(corpus: &Path, tokenizer: &TextTokenizer) -> Result<Vec<Encoded>> {
+    let Special { begin, end, .. } = tokenizer.special();
+    let room = tokenizer.limit() - 2;
+    let mut out = Vec::new();
+    for path in files(corpus)? {
+        let text = read(&path)?;
+        let mut tokens: Vec<u32> = Vec::new();
+        for encoded in tokenizer.encode_long(paragraphs(&text))? {
+            tokens.extend(encoded);
+        }
+        for piece in tokens.chunks(room) {
+            // A last piece of a few tokens teaches nothing.
+            if piece.len() >= room.min(8) {
+                let ids = [begin].into_iter().chain(piece.iter().copied()).chain([end]).collect();
+                out.push(Encoded::new(ids));
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Pieces of text of some length, cut at the ends of lines.
+fn paragraphs(text: &str) -> Vec<&str> {
+    let mut out = Vec::new();
+    let mut start = 0;
+    for (i, _) in text.match_indices('\n') {
+        if i - start >= PARAGRAPH {
+            out.push(&text[start..i]);
+            start = i;
+        }
+    }
+    out.push(&text[start..]);
+    out
+}
+
+/// The text files of a folder, in the order of their names.
+fn files(corpus: &Path) -> Result<Vec<PathBuf>> {
+    if corpus.is_file() {
+        return Ok(vec![corpus.to_path_buf()]);
+    }
+    let entries = std::fs::read_dir(corpus).map_err(|e| Error::file(corpus, e))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    paths.retain(|p| {
+        let name = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        name.ends_with(".txt") || name.ends_with(".txt.gz")
+    });
+    paths.sort();
+    match paths.is_empty() {
+        true => Err(Error::file(corpus, "holds no .txt or .txt.gz file")),
+        false => Ok(paths),
+    }
+}

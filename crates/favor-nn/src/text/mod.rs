@@ -1,0 +1,10 @@
+//! Texts as tokens: the tokenizer of a model's folder, and batches of like length.
+
+mod batch;
+mod file;
+mod tokenizer;
+
+pub use batch::{Batch, Encoded};
+pub use file::read;
+pub(crate) use tokenizer::TOKENIZER_FILES;
+pub use tokenizer::{Special, TextTokenizer};

@@ -1,0 +1,181 @@
+//! AdamW with clipping of the whole gradient, on the host: one pass over each weight.
+
+use crate::bert::Bert;
+use crate::{Error, Result};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Gradients, Tensor, TensorData};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Weights that a thread updates at a time.
+const PIECE: usize = 1 << 14;
+
+/// The numbers of AdamW.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AdamOptions {
+    /// What is kept of the mean of gradients at each step.
+    pub beta1: f64,
+    /// What is kept of the mean of squared gradients.
+    pub beta2: f64,
+    /// Added to the root of that mean.
+    pub epsilon: f64,
+    /// The fraction of matrices and tables, times the rate, that each step takes away.
+    pub decay: f64,
+    /// The whole gradient is scaled down to this norm.
+    pub clip: f64,
+}
+
+impl Default for AdamOptions {
+    fn default() -> Self {
+        Self { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decay: 0.01, clip: 1.0 }
+    }
+}
+
+/// The means of one weight.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Means {
+    pub(super) first: Vec<f32>,
+    pub(super) second: Vec<f32>,
+}
+
+#[derive(Debug)]
+pub(super) struct Adam {
+    options: AdamOptions,
+    /// By the weight's path.
+    pub(super) means: BTreeMap<String, Means>,
+    pub(super) updates: u64,
+}
+
+impl Adam {
+    pub(super) fn new(options: AdamOptions) -> Result<Self> {
+        let AdamOptions { beta1, beta2, epsilon, decay, clip } = options;
+        let fractions = [beta1, beta2].iter().all(|b| (0.0..1.0).contains(b));
+        let positive = [epsilon, clip].iter().all(|v| v.is_finite() && *v > 0.0);
+        if !(fractions && positive && decay.is_finite() && decay >= 0.0) {
+            return Err(Error::invalid("training", format!("no sensible AdamW: {options:?}")));
+        }
+        Ok(Self { options, means: BTreeMap::new(), updates: 0 })
+    }
+
+    /// The model one step further, or none if the gradient is no number.
+    pub(super) fn update(&mut self, model: Bert, gradients: Gradients, rate: f64) -> Option<Bert> {
+        let mut found = Collector { gradients, path: vec![], all: BTreeMap::new() };
+        model.visit(&mut found);
+        let norm = norm(found.all.values());
+        if !norm.is_finite() {
+            return None;
+        }
+        self.updates += 1;
+        let AdamOptions { beta1, beta2, clip, .. } = self.options;
+        let corrected = |beta: f64| 1.0 - beta.powf(self.updates as f64);
+        let step = Step {
+            options: self.options,
+            scale: (clip / norm).min(1.0) as f32,
+            rate: (rate / corrected(beta1)) as f32,
+            root: corrected(beta2).sqrt().recip() as f32,
+            decay: rate * self.options.decay,
+        };
+        let mut mapper = Updater { adam: self, step, gradients: found.all, path: vec![] };
+        Some(model.map(&mut mapper))
+    }
+}
+
+/// The norm of all gradients together; sums in blocks of fixed size, so that threads do not show.
+fn norm<'g>(gradients: impl Iterator<Item = &'g Vec<f32>>) -> f64 {
+    let square = |piece: &[f32]| piece.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>();
+    let sums = gradients.map(|g| g.par_chunks(PIECE).map(square).collect::<Vec<_>>());
+    sums.map(|blocks| blocks.iter().sum::<f64>()).sum::<f64>().sqrt()
+}
+
+struct Collector {
+    gradients: Gradients,
+    path: Vec<String>,
+    all: BTreeMap<String, Vec<f32>>,
+}
+
+impl ModuleVisitor for Collector {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = param.val().grad_remove(&mut self.gradients) {
+            let values = gradient.try_into_vec_as::<f32>();
+            // A device that gives no numbers gave no gradient.
+            let values = values.unwrap_or_else(|_| vec![f32::NAN]);
+            self.all.insert(self.path.join("."), values);
+        }
+    }
+}
+
+/// The numbers of one step.
+#[derive(Clone, Copy)]
+struct Step {
+    options: AdamOptions,
+    /// What clipping leaves of the gradient.
+    scale: f32,
+    rate: f32,
+    root: f32,
+    decay: f64,
+}
+
+struct Updater<'a> {
+    adam: &'a mut Adam,
+    step: Step,
+    gradients: BTreeMap<String, Vec<f32>>,
+    path: Vec<String>,
+}
+
+impl ModuleMapper for Updater<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let path = self.path.join(".");
+        // A weight that had no part in the loss stays as it is.
+        let Some(gradient) = self.gradients.remove(&path) else { return param };
+        let means = self.adam.means.entry(path).or_default();
+        means.first.resize(gradient.len(), 0.0);
+        means.second.resize(gradient.len(), 0.0);
+        // Biases and the scales of normalisations are vectors, and do not decay.
+        let keep = if D > 1 { 1.0 - self.step.decay } else { 1.0 };
+        let step = self.step;
+        param.map(|tensor| {
+            let (shape, device) = (tensor.dims(), tensor.device());
+            let values = tensor.clone().without_autodiff().try_into_vec_as::<f32>();
+            let Ok(mut values) = values else { return tensor };
+            step.apply(&mut values, &gradient, means, keep as f32);
+            Tensor::from_data(TensorData::new(values, shape), &device).require_grad()
+        })
+    }
+}
+
+impl Step {
+    fn apply(&self, values: &mut [f32], gradient: &[f32], means: &mut Means, keep: f32) {
+        let (b1, b2) = (self.options.beta1 as f32, self.options.beta2 as f32);
+        let epsilon = self.options.epsilon as f32;
+        let pieces = values
+            .par_chunks_mut(PIECE)
+            .zip(gradient.par_chunks(PIECE))
+            .zip(means.first.par_chunks_mut(PIECE).zip(means.second.par_chunks_mut(PIECE)));
+        pieces.for_each(|((values, gradient), (first, second))| {
+            let numbers = values.iter_mut().zip(gradient).zip(first.iter_mut().zip(second));
+            for ((w, g), (m, v)) in numbers {
+                let g = g * self.scale;
+                *m = b1 * *m + (1.0 - b1) * g;
+                *v = b2 * *v + (1.0 - b2) * g * g;
+                *w = *w * keep - self.rate * *m / (v.sqrt() * self.root + epsilon);
+            }
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! Training: one step at a time, the same from the same seed, from any checkpoint on.
+
+mod adam;
+mod batches;
+mod checkpoint;
+
+use adam::Adam;
+pub use adam::AdamOptions;
+pub(crate) use batches::Batches;
+
+use crate::bert::Bert;
+use crate::{Error, Result};
+use burn::tensor::{Device, Tensor};
+use favor::draw::Stream;
+use serde::{Deserialize, Serialize};
+
+/// The stream that seeds the dropout of each step.
+const PURPOSE: u64 = 0x7374_6570;
+
+/// How long and how fast.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Steps in all.
+    pub steps: u64,
+    /// Steps in which the rate rises to its peak; from there it falls to zero, both in straight lines.
+    pub warmup: u64,
+    /// The peak of the rate.
+    pub rate: f64,
+}
+
+impl Schedule {
+    /// The rate of a step, from 0.
+    ///
+    /// ```
+    /// let schedule = favor_nn::train::Schedule { steps: 100, warmup: 10, rate: 1.0 };
+    /// assert_eq!(schedule.rate_at(4), 0.5);
+    /// assert_eq!(schedule.rate_at(55), 0.5);
+    /// assert_eq!(schedule.rate_at(100), 0.0);
+    /// ```
+    pub fn rate_at(&self, step: u64) -> f64 {
+        let rising = (step + 1) as f64 / self.warmup.max(1) as f64;
+        let left = self.steps.saturating_sub(step) as f64;
+        let falling = left / (self.steps - self.warmup.min(self.steps)).max(1) as f64;
+        self.rate * rising.min(falling).min(1.0)
+    }
+}
+
+/// A model in training.
+#[derive(Debug)]
+pub struct Trainer {
+    /// The model, on a device that differentiates.
+    pub model: Bert,
+    adam: Adam,
+    schedule: Schedule,
+    seed: u64,
+    step: u64,
+}
+
+impl Trainer {
+    /// Begins with a model whose weights are on a device that differentiates.
+    pub fn new(model: Bert, schedule: Schedule, options: AdamOptions, seed: u64) -> Result<Self> {
+        let Schedule { steps, rate, .. } = schedule;
+        if steps == 0 || !(rate.is_finite() && rate > 0.0) {
+            let reason = format!("{steps} steps at a rate of {rate}; both must be above zero");
+            return Err(Error::invalid("training", reason));
+        }
+        Ok(Self { model, adam: Adam::new(options)?, schedule, seed, step: 0 })
+    }
+
+    /// Steps made.
+    pub fn steps_made(&self) -> u64 {
+        self.step
+    }
+
+    /// Steps in all.
+    pub fn steps(&self) -> u64 {
+        self.schedule.steps
+    }
+
+    /// One step down the gradient of a loss, whose value it gives.
+    pub fn step(&mut self, loss: impl FnOnce(&Bert) -> Result<Tensor<1>>) -> Result<f64> {
+        // Each step draws its dropout from its own seed, so that a run can go on from any step.
+        let mut stream = Stream::new(self.seed.wrapping_add(self.step), PURPOSE);
+        let bits = (0..2).fold(0, |bits, _| bits << 32 | stream.index(1 << 32) as u64);
+        self.device().seed(bits);
+        let loss = loss(&self.model)?;
+        let value = f64::from(loss.clone().into_scalar::<f32>());
+        let astray = |what: &str| {
+            let step = self.step + 1;
+            Error::Training(format!("step {step}: the {what} is no number; lower the rate"))
+        };
+        if !value.is_finite() {
+            return Err(astray("loss"));
+        }
+        let gradients = loss.backward();
+        let rate = self.schedule.rate_at(self.step);
+        match self.adam.update(self.model.clone(), gradients, rate) {
+            Some(model) => self.model = model,
+            None => return Err(astray("gradient")),
+        }
+        self.step += 1;
+        Ok(value)
+    }
+
+    fn device(&self) -> Device {
+        self.model.encoder.embeddings.device()
+    }
+}

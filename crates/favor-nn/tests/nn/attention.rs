@@ -1,0 +1,211 @@
+//! The operation: the engine against tensor operations, and both against finite differences.
+
+use crate::common::{maps, normal, values};
+use burn::tensor::{Device, Tensor};
+use favor::{Baseline, Choice, Family, Mask, Rows, baseline_attention};
+use favor_nn::attention::{Attention, Engine, KeyMask, Rule, attend};
+use std::sync::Arc;
+
+const SHAPE: [usize; 4] = [2, 3, 21, 4];
+
+/// A rule for every kind of attention; `auto` with a mixture of choices.
+fn rules() -> Vec<Rule> {
+    let fit = |family| -> Arc<[_]> { maps(family, SHAPE[1], SHAPE[3], 10).into() };
+    Attention::ALL
+        .into_iter()
+        .map(|kind| match kind {
+            Attention::Exact => Rule::Exact,
+            Attention::Elu => Rule::Elu,
+            Attention::Relu => Rule::Relu,
+            Attention::Features(family) => Rule::Features(fit(family)),
+            Attention::Auto => {
+                let choice = |i: usize| match i % 2 {
+                    0 => Choice::ExactIsShort,
+                    _ => Choice::Features { predicted_error: 0.0 },
+                };
+                let choices: Vec<Choice> = (0..SHAPE[0] * SHAPE[1]).map(choice).collect();
+                Rule::Chosen(fit(Family::Balanced), choices.into())
+            }
+        })
+        .collect()
+}
+
+fn masks() -> [Option<KeyMask>; 2] {
+    [None, Some(KeyMask::of_lengths(&[21, 13], 21))]
+}
+
+/// The output, and the gradients of its product with fixed numbers.
+fn run(
+    inputs: [Tensor<4>; 3],
+    rule: &Rule,
+    mask: Option<&KeyMask>,
+    causal: bool,
+    engine: Engine,
+) -> (Vec<f64>, Vec<Vec<f64>>) {
+    let [q, k, v] = inputs.map(|t| t.autodiff().require_grad());
+    let out = attend(q.clone(), k.clone(), v.clone(), rule, mask, causal, engine).unwrap();
+    let weights = normal(out.dims(), 1.0, 77, &Device::flex()).autodiff();
+    let gradients = (out.clone() * weights).sum().backward();
+    let gradients = [q, k, v].map(|t| values(t.grad(&gradients).unwrap()));
+    (values(out), gradients.to_vec())
+}
+
+fn inputs() -> [Tensor<4>; 3] {
+    [1, 2, 3].map(|seed| normal(SHAPE, 1.0, seed, &Device::flex()))
+}
+
+fn assert_close(a: &[f64], b: &[f64], tolerance: f64, what: &str) {
+    let scale = a.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+    for (i, (x, y)) in a.iter().zip(b).enumerate() {
+        assert!((x - y).abs() <= tolerance * scale, "{what}: {x} and {y} at {i}");
+    }
+    assert_eq!(a.len(), b.len());
+}
+
+/// In f64, where rounding is some 1e-15 a step, the two engines agree to 1e-10.
+#[test]
+fn engine_and_tensor_operations_agree() {
+    for rule in rules() {
+        for (mask, causal) in masks().iter().flat_map(|m| [(m, false), (m, true)]) {
+            let one = run(inputs(), &rule, mask.as_ref(), causal, Engine::Auto);
+            let two = run(inputs(), &rule, mask.as_ref(), causal, Engine::Tensors);
+            let what = format!("{rule:.40?} causal {causal} mask {}", mask.is_some());
+            assert_close(&one.0, &two.0, 1e-10, &what);
+            for (a, b) in one.1.iter().zip(&two.1) {
+                assert_close(a, b, 1e-10, &format!("gradients of {what}"));
+            }
+        }
+    }
+}
+
+/// Central differences of step 1e-5 are right to about 1e-10 of the third derivative and 1e-11 of
+/// rounding.
+#[test]
+fn gradients_are_those_of_finite_differences() {
+    let step = 1e-5;
+    for rule in rules() {
+        for (mask, causal) in masks().iter().flat_map(|m| [(m, false), (m, true)]) {
+            let (_, gradients) = run(inputs(), &rule, mask.as_ref(), causal, Engine::Auto);
+            let weights = values(normal(SHAPE, 1.0, 77, &Device::flex()));
+            let loss = |which: usize, place: usize, by: f64| -> f64 {
+                let mut moved = inputs();
+                let mut numbers = values(moved[which].clone());
+                numbers[place] += by;
+                let data = burn::tensor::TensorData::new(numbers, SHAPE);
+                let options = (&Device::flex(), burn::tensor::DType::F64);
+                moved[which] = Tensor::from_data(data, options);
+                let [q, k, v] = moved;
+                let out = attend(q, k, v, &rule, mask.as_ref(), causal, Engine::Auto).unwrap();
+                values(out).iter().zip(&weights).map(|(a, b)| a * b).sum()
+            };
+            for (which, gradient) in gradients.iter().enumerate() {
+                for place in [0, 37, 101, 222, 333, 444, 503] {
+                    let slope =
+                        (loss(which, place, step) - loss(which, place, -step)) / (2.0 * step);
+                    let found = gradient[place];
+                    let scale = slope.abs().max(1.0);
+                    assert!(
+                        (slope - found).abs() < 1e-7 * scale,
+                        "{rule:.30?}, input {which} at {place}: {slope} {found}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Cross-attention, with values of another width than keys, and per-sequence maps.
+#[test]
+fn cross_attention_agrees() {
+    let device = Device::flex();
+    let q = normal([2, 3, 7, 4], 1.0, 1, &device);
+    let (k, v) = (normal([2, 3, 11, 4], 1.0, 2, &device), normal([2, 3, 11, 5], 1.0, 3, &device));
+    let mask = KeyMask::of_lengths(&[4, 11], 11);
+    let each: Arc<[_]> = maps(Family::Sde, 6, 4, 9).into();
+    for rule in rules().into_iter().take(9).chain([Rule::Features(each)]) {
+        let inputs = || [q.clone(), k.clone(), v.clone()];
+        let one = run(inputs(), &rule, Some(&mask), false, Engine::Auto);
+        let two = run(inputs(), &rule, Some(&mask), false, Engine::Tensors);
+        assert_close(&one.0, &two.0, 1e-10, "values");
+        one.1.iter().zip(&two.1).for_each(|(a, b)| assert_close(a, b, 1e-10, "gradients"));
+    }
+}
+
+/// Padding may hold NaN; it shows nowhere.
+#[test]
+fn padding_is_not_looked_at() {
+    let mask = KeyMask::of_lengths(&[21, 13], 21);
+    for rule in rules() {
+        for engine in [Engine::Auto, Engine::Tensors] {
+            let clean = run(inputs(), &rule, Some(&mask), false, engine);
+            let [q, k, v] = inputs();
+            let spoil = |t: Tensor<4>| {
+                let mut numbers = values(t);
+                for (i, x) in numbers.iter_mut().enumerate() {
+                    if i >= SHAPE[1..].iter().product() && i / SHAPE[3] % SHAPE[2] >= 13 {
+                        *x = f64::NAN;
+                    }
+                }
+                let options = (&Device::flex(), burn::tensor::DType::F64);
+                Tensor::from_data(burn::tensor::TensorData::new(numbers, SHAPE), options)
+            };
+            let spoiled = run([q, spoil(k), spoil(v)], &rule, Some(&mask), false, engine);
+            assert_eq!(clean.0, spoiled.0, "{rule:.30?} {engine:?}");
+            assert_eq!(clean.1, spoiled.1, "{rule:.30?} {engine:?}");
+        }
+    }
+}
+
+/// Linear attention against the plain implementation of the library.
+#[test]
+fn baselines_are_those_of_the_library() {
+    for (rule, baseline) in
+        [(Rule::Elu, Baseline::Elu), (Rule::Relu, Baseline::Relu { epsilon: 1e-3 })]
+    {
+        for causal in [false, true] {
+            let [q, k, v] = inputs();
+            let out = attend(q.clone(), k.clone(), v.clone(), &rule, None, causal, Engine::Auto);
+            let out = values(out.unwrap());
+            let head = SHAPE[2] * SHAPE[3];
+            let [q, k, v] = [q, k, v].map(values);
+            for h in 0..SHAPE[0] * SHAPE[1] {
+                let rows = |x: &'_ Vec<f64>| x[h * head..(h + 1) * head].to_vec();
+                let (q, k, v) = (rows(&q), rows(&k), rows(&v));
+                let view = |x| Rows::new(x, SHAPE[2], SHAPE[3]).unwrap();
+                let mask = if causal { Mask::causal() } else { Mask::none() };
+                let wanted = baseline_attention(&baseline, view(&q), view(&k), view(&v), mask);
+                assert_close(&out[h * head..(h + 1) * head], wanted.unwrap().as_slice(), 1e-12, "");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_query_without_keys_gives_zeros() {
+    let mask = KeyMask::of_lengths(&[21, 0], 21);
+    for rule in rules() {
+        for engine in [Engine::Auto, Engine::Tensors] {
+            let (out, gradients) = run(inputs(), &rule, Some(&mask), false, engine);
+            assert!(out[out.len() / 2..].iter().all(|x| *x == 0.0), "{rule:.30?} {engine:?}");
+            assert!(gradients.iter().flatten().all(|x| x.is_finite()), "{rule:.30?} {engine:?}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let [q, k, v] = inputs();
+    let short = k.clone().narrow(2, 0, 5);
+    let refused = |q: &Tensor<4>, k: &Tensor<4>, rule: &Rule, mask: Option<&KeyMask>, causal| {
+        let result = attend(q.clone(), k.clone(), v.clone(), rule, mask, causal, Engine::Auto);
+        result.unwrap_err().to_string()
+    };
+    assert!(refused(&q, &short, &Rule::Exact, None, false).contains("do not fit"));
+    let mask = KeyMask::of_lengths(&[3], 21);
+    assert!(refused(&q, &k, &Rule::Exact, Some(&mask), false).contains("key mask"));
+    let wrong = Rule::Features(maps(Family::Pos, 2, 4, 8).into());
+    assert!(refused(&q, &k, &wrong, None, false).contains("2 maps"));
+    let nan = k.clone() * f64::NAN;
+    assert!(refused(&q, &nan, &Rule::Exact, None, false).contains("NaN"));
+    assert!("unknown".parse::<Attention>().unwrap_err().to_string().contains("balanced"));
+}

@@ -1,0 +1,165 @@
+//! The layer: how its maps follow the training.
+
+use crate::common::generator;
+use burn::module::Module;
+use burn::nn::Initializer;
+use burn::tensor::{Device, Distribution, Tensor};
+use favor::{Family, Statistics};
+use favor_nn::attention::KeyMask;
+use favor_nn::{Attention, AttentionOptions, FavorAttention, FavorAttentionConfig};
+
+fn layer(options: AttentionOptions) -> FavorAttention {
+    let device = Device::flex().autodiff();
+    let config = FavorAttentionConfig::new(16, 4).attention(options);
+    config.init(&Initializer::XavierUniform { gain: 1.0 }, &device).unwrap()
+}
+
+fn options(family: Family) -> AttentionOptions {
+    AttentionOptions::new(Attention::Features(family), 32)
+}
+
+fn input(batch: usize, length: usize) -> Tensor<3> {
+    Tensor::random([batch, length, 16], Distribution::Normal(0.0, 1.0), &Device::flex().autodiff())
+}
+
+fn numbers(x: Tensor<3>) -> Vec<f32> {
+    x.into_data().iter::<f32>().collect()
+}
+
+/// Every `redraw` calls the maps change; evaluation uses the last and changes nothing.
+#[test]
+fn maps_change_when_they_are_due() {
+    let _held = generator();
+    let layer = layer(AttentionOptions { redraw: Some(3), ..options(Family::Balanced) });
+    let x = input(2, 40);
+    let outs: Vec<Vec<f32>> =
+        (0..7).map(|_| numbers(layer.forward(x.clone(), None, false).unwrap())).collect();
+    assert_eq!(outs[0], outs[1]);
+    assert_eq!(outs[1], outs[2]);
+    assert_ne!(outs[2], outs[3]);
+    assert_eq!(outs[4], outs[5]);
+    assert_ne!(outs[5], outs[6]);
+    let evaluation = layer.valid();
+    let plain = x.clone().inner();
+    for _ in 0..5 {
+        let out = evaluation.forward(plain.clone(), None, false).unwrap();
+        assert_eq!(numbers(out), outs[6]);
+    }
+    assert_eq!(numbers(layer.forward(x, None, false).unwrap()), outs[6]);
+}
+
+/// A causal output does not change when what follows changes, statistics included.
+#[test]
+fn causal_means_causal() {
+    let _held = generator();
+    for kind in Attention::ALL {
+        let options = AttentionOptions { kind, redraw: Some(1), ..options(Family::Balanced) };
+        let x = input(1, 30);
+        if kind == Attention::Auto {
+            let message = layer(options).forward(x, None, true).unwrap_err().to_string();
+            assert!(message.contains("whole sequence"), "{message}");
+            continue;
+        }
+        let early = x.clone().narrow(1, 0, 12);
+        let other = Tensor::cat(vec![early, input(1, 18) * 5.0], 1);
+        let state = layer(options);
+        let warm = input(1, 30);
+        let run = |x: Tensor<3>| {
+            let layer = state.clone();
+            layer.set_map_state(layer_state(&state, &warm)).unwrap();
+            numbers(layer.forward(x, None, true).unwrap().narrow(1, 0, 12))
+        };
+        let (one, two) = (run(x), run(other));
+        for (a, b) in one.iter().zip(&two) {
+            assert!((a - b).abs() < 2e-6, "{kind}: {a} {b}");
+        }
+    }
+}
+
+/// The state after two causal calls on the same input.
+fn layer_state(layer: &FavorAttention, warm: &Tensor<3>) -> favor_nn::MapState {
+    let mut fresh = layer.clone();
+    fresh.set_options(layer.options()).unwrap();
+    for _ in 0..2 {
+        fresh.forward(warm.clone(), None, true).unwrap();
+    }
+    fresh.map_state()
+}
+
+/// The statistics of a causal sequence itself would carry the future into the past.
+#[test]
+fn causal_refuses_statistics_of_the_sequence() {
+    let _held = generator();
+    for statistics in [Statistics::PerSequence, Statistics::PerBatch] {
+        let layer = layer(AttentionOptions { statistics, ..options(Family::Sde) });
+        let message = layer.forward(input(1, 8), None, true).unwrap_err().to_string();
+        assert!(message.contains("running average"), "{message}");
+    }
+}
+
+/// Calibration computes exactly, learns, and is frozen; the maps then fit the data.
+#[test]
+fn calibration_helps() {
+    let _held = generator();
+    let options =
+        AttentionOptions { statistics: Statistics::Calibrated, ..options(Family::Balanced) };
+    let mut layer = layer(options).valid();
+    let x = (input(4, 64) * 2.0 + 1.0).inner();
+    let mut exact = layer.clone();
+    exact.set_options(AttentionOptions { kind: Attention::Exact, ..options }).unwrap();
+    let wanted = numbers(exact.forward(x.clone(), None, false).unwrap());
+    let error = |out: Vec<f32>| -> f32 {
+        out.iter().zip(&wanted).map(|(a, b)| (a - b).powi(2)).sum::<f32>().sqrt()
+    };
+    let before = error(numbers(layer.forward(x.clone(), None, false).unwrap()));
+    layer.begin_calibration();
+    assert_eq!(numbers(layer.forward(x.clone(), None, false).unwrap()), wanted);
+    layer.end_calibration();
+    let after = error(numbers(layer.forward(x.clone(), None, false).unwrap()));
+    assert!(after < before, "{after} after, {before} before");
+    layer.set_options(options).unwrap();
+    assert_eq!(error(numbers(layer.forward(x, None, false).unwrap())), before);
+}
+
+/// Cross-attention with a mask of the keys, in training and in evaluation.
+#[test]
+fn cross_attention_learns_without_padding() {
+    let _held = generator();
+    let mask = KeyMask::of_lengths(&[5, 9], 9);
+    for kind in Attention::ALL {
+        let layer = layer(AttentionOptions { kind, ..options(Family::Balanced) });
+        let (x, y) = (input(2, 6), input(2, 9));
+        let run = |y: Tensor<3>| {
+            let mut fresh = layer.clone();
+            fresh.set_options(layer.options()).unwrap();
+            let out = fresh.forward_cross(x.clone(), y.clone(), y, Some(&mask), false).unwrap();
+            numbers(out)
+        };
+        let spoiled = Tensor::cat(
+            vec![
+                Tensor::cat(
+                    vec![y.clone().narrow(0, 0, 1).narrow(1, 0, 5), input(1, 4) * 100.0],
+                    1,
+                ),
+                y.clone().narrow(0, 1, 1),
+            ],
+            0,
+        );
+        assert_eq!(run(y), run(spoiled), "{kind}");
+    }
+}
+
+#[test]
+fn senseless_options_are_refused() {
+    let device = Device::flex();
+    let make = |heads, options| {
+        let config = FavorAttentionConfig::new(16, heads).attention(options);
+        config.init(&Initializer::Zeros, &device).map(|_| ()).unwrap_err().to_string()
+    };
+    let usual = options(Family::Ge);
+    assert!(make(3, usual).contains("no multiple"));
+    assert!(make(4, AttentionOptions { features: 0, ..usual }).contains("features"));
+    assert!(make(4, AttentionOptions { redraw: Some(0), ..usual }).contains("redraw"));
+    let statistics = Statistics::Running { keep: 2.0 };
+    assert!(make(4, AttentionOptions { statistics, ..usual }).contains("keep"));
+}

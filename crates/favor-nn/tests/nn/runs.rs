@@ -1,0 +1,178 @@
+//! Whole runs on small files: fine-tuning, pretraining, the grid; stopped and gone on with.
+
+use crate::common::{fixture, generator};
+use favor_lab::progress::Tick;
+use favor_nn::run::{
+    FinetuneRequest, GlueRequest, Outcome, PretrainRequest, TuningOptions, Watch, finetune, glue,
+    plan, pretrain,
+};
+use favor_nn::task::Glue;
+use favor_nn::{Attention, AttentionOptions, Family};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Sentences about cats and dogs, by label.
+fn task(path: &Path) {
+    let mut text = "sentence\tlabel\n".to_owned();
+    for i in 0..80 {
+        let (animal, label) = [("cat", "feline"), ("dog", "canine")][i % 2];
+        let rest = ["sat on the mat .", "ran fast !", "jump", "and not slow ?"][i / 2 % 4];
+        text += &format!("the {animal} {rest}\t{label}\n");
+    }
+    fs::write(path, text).unwrap();
+}
+
+fn request(folder: &Path, out: &str) -> FinetuneRequest {
+    FinetuneRequest {
+        model: fixture("tiny-bert"),
+        task: folder.join("animals.tsv").to_str().unwrap().to_owned(),
+        data: folder.to_path_buf(),
+        out: folder.join(out),
+        attention: AttentionOptions {
+            redraw: Some(5),
+            ..AttentionOptions::new(Attention::Features(Family::Balanced), 16)
+        },
+        options: TuningOptions {
+            epochs: 12,
+            batch: 8,
+            rate: 5e-3,
+            length: 16,
+            ..TuningOptions::default()
+        },
+    }
+}
+
+/// A run that is stopped when it has made so many steps.
+fn stopped_at<T>(
+    step: u64,
+    work: impl FnOnce(Watch<'_>) -> favor_nn::Result<Outcome<T>>,
+) -> Outcome<T> {
+    let stop = AtomicBool::new(false);
+    let listener = |tick: Tick<'_>| stop.store(tick.done >= step, Ordering::Relaxed);
+    work(Watch { listener: &listener, stop: &stop }).unwrap()
+}
+
+fn weights(folder: &Path) -> Vec<u8> {
+    fs::read(folder.join("model.safetensors")).unwrap()
+}
+
+#[test]
+fn finetuning_learns_and_goes_on() {
+    let _held = generator();
+    let folder = tempfile::tempdir().unwrap();
+    task(&folder.path().join("animals.tsv"));
+    let whole = request(folder.path(), "whole");
+    let Outcome::Done(found) = stopped_at(u64::MAX, |w| finetune(&whole, w)) else { panic!() };
+    assert_eq!(found.score(), 1.0, "{:?}", found.scores);
+    assert_eq!(found.scores.len(), 12);
+    let parts = request(folder.path(), "parts");
+    let Outcome::Stopped { step, checkpoint, .. } = stopped_at(13, |w| finetune(&parts, w)) else {
+        panic!()
+    };
+    assert_eq!((step, checkpoint.exists()), (13, true));
+    assert!(!parts.out.join("model.safetensors").exists());
+    let other =
+        FinetuneRequest { options: TuningOptions { rate: 1e-3, ..parts.options }, ..parts.clone() };
+    let stop = AtomicBool::new(false);
+    let watch = Watch { listener: &favor_lab::progress::silent, stop: &stop };
+    let message = finetune(&other, watch).unwrap_err().to_string();
+    assert!(message.contains("other settings"), "{message}");
+    let Outcome::Done(_) = stopped_at(u64::MAX, |w| finetune(&parts, w)) else { panic!() };
+    assert_eq!(weights(&whole.out), weights(&parts.out));
+    assert!(!checkpoint.exists() && parts.out.join("vocab.txt").exists());
+}
+
+#[test]
+fn pretraining_learns_and_goes_on() {
+    let _held = generator();
+    let folder = tempfile::tempdir().unwrap();
+    let line = "the cat sat on the mat . a dog ran fast , but not the cat !\n";
+    fs::write(folder.path().join("a.txt"), line.repeat(200)).unwrap();
+    let request = |out: &str, shape| PretrainRequest {
+        corpus: folder.path().to_path_buf(),
+        model: fixture("tiny-bert"),
+        shape,
+        out: folder.path().join(out),
+        attention: AttentionOptions::new(Attention::Features(Family::Sde), 32),
+        steps: 400,
+        batch: 16,
+        length: 16,
+        rate: 1e-2,
+        warmup: 0.1,
+        seed: 0,
+    };
+    let whole = request("whole", Some([32, 2, 2]));
+    let Outcome::Done(found) = stopped_at(u64::MAX, |w| pretrain(&whole, w)) else { panic!() };
+    // Who knows only how often each token of the line comes has a loss of 2.56.
+    assert!(found.loss < 2.56, "{found:?}");
+    let parts = request("parts", Some([32, 2, 2]));
+    assert!(matches!(stopped_at(70, |w| pretrain(&parts, w)), Outcome::Stopped { step: 70, .. }));
+    assert!(matches!(stopped_at(u64::MAX, |w| pretrain(&parts, w)), Outcome::Done(_)));
+    assert_eq!(weights(&whole.out), weights(&parts.out));
+    let warm = PretrainRequest { steps: 5, ..request("warm", None) };
+    assert!(matches!(stopped_at(u64::MAX, |w| pretrain(&warm, w)), Outcome::Done(_)));
+}
+
+/// A small RTE of one's own: the grid is planned, stopped, gone on with, and not run twice.
+#[test]
+fn the_grid_goes_on() {
+    let _held = generator();
+    let folder = tempfile::tempdir().unwrap();
+    let rte = folder.path().join("glue/RTE");
+    fs::create_dir_all(&rte).unwrap();
+    for (name, rows) in [("train", 24), ("dev", 8)] {
+        let mut text = "index\tsentence1\tsentence2\tlabel\n".to_owned();
+        for i in 0..rows {
+            let label = ["entailment", "not_entailment"][i % 2];
+            text += &format!("{i}\tthe cat sat .\tthe {} sat .\t{label}\n", ["cat", "dog"][i % 2]);
+        }
+        fs::write(rte.join(format!("{name}.tsv")), text).unwrap();
+    }
+    let request = GlueRequest {
+        model: fixture("tiny-bert"),
+        data: folder.path().to_path_buf(),
+        out: folder.path().join("out"),
+        tasks: vec![Glue::Rte],
+        attentions: vec![Attention::Exact, Attention::Features(Family::Ge)],
+        features: vec![4, 8],
+        seeds: 2,
+        options: TuningOptions { epochs: 1, batch: 8, length: 16, ..TuningOptions::default() },
+        redraw: Some(10),
+        drop_in: false,
+    };
+    let planned = |done: usize, ahead: usize| {
+        let Outcome::Done(found) = stopped_at(u64::MAX, |w| Ok(Outcome::Done(plan(&request, w)?)))
+        else {
+            panic!()
+        };
+        let open = found.ahead.iter().map(|(_, count, _)| count).sum::<usize>();
+        assert_eq!((found.done, open), (done, ahead));
+    };
+    planned(0, 6);
+    let calls = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
+    // Stopped within the second cell.
+    let listener = |tick: Tick<'_>| {
+        stop.store(tick.what.contains("(2 of 6)") && tick.done == 2, Ordering::Relaxed);
+        calls.store(true, Ordering::Relaxed);
+    };
+    let found = glue(&request, Watch { listener: &listener, stop: &stop }).unwrap();
+    assert!(matches!(found, Outcome::Stopped { step: 2, .. }), "{found:?}");
+    planned(1, 5);
+    let Outcome::Done(first) = stopped_at(u64::MAX, |w| glue(&request, w)) else { panic!() };
+    assert_eq!(first.cells.len(), 6);
+    planned(6, 0);
+    calls.store(false, Ordering::Relaxed);
+    let listener = |_: Tick<'_>| calls.store(true, Ordering::Relaxed);
+    let off = AtomicBool::new(false);
+    let Outcome::Done(second) = glue(&request, Watch { listener: &listener, stop: &off }).unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!(first, second);
+    assert!(!calls.load(Ordering::Relaxed), "a cell was run again");
+    let table = fs::read_to_string(request.out.join("glue.md")).unwrap();
+    assert!(table.contains("| GE (FAVOR++) | 8 |") && table.contains("±"), "{table}");
+    assert_eq!(fs::read_to_string(request.out.join("glue.csv")).unwrap().lines().count(), 7);
+}
