@@ -5,10 +5,12 @@ use crate::{places, python};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Attention and products; `bench tables` instead compares the commands on tables.
+/// Attention and products; `bench tables` instead compares the commands on tables, and `bench nn` the
+/// training of transformers.
 pub(crate) fn run(more: &[&str]) -> Outcome {
     match more {
         ["tables", more @ ..] => tables(more),
+        ["nn", more @ ..] => nn(more),
         _ => speed(more),
     }
 }
@@ -30,6 +32,16 @@ fn tables(more: &[&str]) -> Outcome {
         let mut python = Command::new(python::program(&environment, "python"));
         python.arg("bench/tables/run.py").arg("--favor").arg(places::favor()?);
         python.arg("--overhead").arg(places::example("overhead")?).args(more);
+        execute(python.current_dir(places::root()))
+    })
+}
+
+fn nn(more: &[&str]) -> Outcome {
+    let environment = packages("nn")?;
+    step("our side", || execute(&mut build()))?;
+    step("comparison", || {
+        let mut python = Command::new(python::program(&environment, "python"));
+        python.arg("bench/nn/run.py").arg("--step").arg(places::example("step")?).args(more);
         execute(python.current_dir(places::root()))
     })
 }

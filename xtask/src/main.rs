@@ -23,6 +23,9 @@ cargo xtask <command>
   bench tables
            compare fits and predictions of tables with scikit-learn, write docs/benchmarks-tables.md
            (--rows N --scaling for a short one; needs python3 and 3 GB)
+  bench nn
+           compare training steps of a BERT with PyTorch, write docs/benchmarks-nn.md
+           (--rounds N; needs python3 and 6 GB)
   help     this text
 ";
 

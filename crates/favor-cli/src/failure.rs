@@ -6,6 +6,10 @@ use std::process::ExitCode;
 /// The exit code for input or arguments that make no sense.
 pub(crate) const BAD_INPUT: u8 = 2;
 
+/// The exit code for what a person stopped by Ctrl-C.
+#[cfg(feature = "nn")]
+const INTERRUPTED: u8 = 130;
+
 /// What a command gives back.
 pub(crate) type Outcome = Result<(), Failure>;
 
@@ -17,6 +21,12 @@ pub(crate) enum Failure {
     /// A table or a model was refused.
     #[cfg(feature = "tables")]
     Tables(favor_tables::Error),
+    /// A model, a text or a training was refused.
+    #[cfg(feature = "nn")]
+    Nn(favor_nn::Error),
+    /// A person stopped it, and it can go on.
+    #[cfg(feature = "nn")]
+    Stopped(String),
     /// The output could not be printed.
     Print(io::Error),
 }
@@ -31,6 +41,13 @@ impl From<favor_lab::Error> for Failure {
 impl From<favor_tables::Error> for Failure {
     fn from(error: favor_tables::Error) -> Self {
         Self::Tables(error)
+    }
+}
+
+#[cfg(feature = "nn")]
+impl From<favor_nn::Error> for Failure {
+    fn from(error: favor_nn::Error) -> Self {
+        Self::Nn(error)
     }
 }
 
@@ -53,6 +70,13 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
         Err(Failure::Lab(e)) => refuse(&e),
         #[cfg(feature = "tables")]
         Err(Failure::Tables(e)) => refuse(&e),
+        #[cfg(feature = "nn")]
+        Err(Failure::Nn(e)) => refuse(&e),
+        #[cfg(feature = "nn")]
+        Err(Failure::Stopped(how)) => {
+            eprintln!("favor: {how}");
+            ExitCode::from(INTERRUPTED)
+        }
     }
 }
 

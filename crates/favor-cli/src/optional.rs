@@ -8,12 +8,20 @@ struct Optional {
     about: &'static str,
 }
 
-const OPTIONAL: &[Optional] = &[Optional {
-    feature: "tables",
-    built: cfg!(feature = "tables"),
-    subcommands: &["fit", "predict", "evaluate", "info", "merge", "update"],
-    about: "kernel classification, regression and density on tables",
-}];
+const OPTIONAL: &[Optional] = &[
+    Optional {
+        feature: "tables",
+        built: cfg!(feature = "tables"),
+        subcommands: &["fit", "predict", "evaluate", "info", "merge", "update"],
+        about: "kernel classification, regression and density on tables",
+    },
+    Optional {
+        feature: "nn",
+        built: cfg!(feature = "nn"),
+        subcommands: &["embed", "finetune", "pretrain", "reproduce glue"],
+        about: "transformers with attention by features",
+    },
+];
 
 /// Why a subcommand is unknown to this build, if a feature would bring it.
 pub(crate) fn missing(subcommand: &str) -> Option<String> {
@@ -26,9 +34,10 @@ pub(crate) fn after_help() -> String {
 }
 
 fn missing_of(optional: &[Optional], subcommand: &str) -> Option<String> {
-    let mut left_out = optional.iter().filter(|o| !o.built);
-    let found = left_out.find(|o| o.subcommands.contains(&subcommand))?;
-    let feature = found.feature;
+    let left_out = optional.iter().filter(|o| !o.built);
+    let mut all = left_out.flat_map(|o| o.subcommands.iter().map(move |s| (o.feature, *s)));
+    // A subcommand of a subcommand is asked for by its last word.
+    let (feature, subcommand) = all.find(|(_, s)| s.split(' ').next_back() == Some(subcommand))?;
     Some(format!(
         "this favor was built without '{subcommand}', which comes with the cargo feature \
          '{feature}': cargo run --release --features {feature} -- {subcommand} …"
@@ -57,15 +66,17 @@ mod tests {
         let optional = |built| Optional {
             feature: "extra",
             built,
-            subcommands: &["dance", "sing"],
+            subcommands: &["dance", "sing", "play chess"],
             about: "amusements",
         };
         let line = missing_of(&[optional(false)], "sing").unwrap();
         assert!(line.contains("built without 'sing'"), "{line}");
         assert!(line.ends_with("cargo run --release --features extra -- sing …"), "{line}");
+        let line = missing_of(&[optional(false)], "chess").unwrap();
+        assert!(line.contains("built without 'play chess'"), "{line}");
         assert_eq!(missing_of(&[optional(false)], "walk"), None);
         assert_eq!(missing_of(&[optional(true)], "sing"), None);
-        assert!(after_help_of(&[optional(false)]).contains("dance, sing (amusements)"));
+        assert!(after_help_of(&[optional(false)]).contains("dance, sing, play chess (amusements)"));
         assert!(!after_help_of(&[optional(true)]).contains("dance"));
     }
 }

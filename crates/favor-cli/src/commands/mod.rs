@@ -4,6 +4,8 @@ mod bench;
 mod demo;
 mod inspect;
 mod near;
+#[cfg(feature = "nn")]
+mod nn;
 mod reproduce;
 #[cfg(feature = "tables")]
 mod tables;
@@ -18,6 +20,12 @@ pub(crate) enum Command {
     Inspect(inspect::Arguments),
     Near(near::Arguments),
     Reproduce(reproduce::Arguments),
+    #[cfg(feature = "nn")]
+    Embed(nn::embed::Arguments),
+    #[cfg(feature = "nn")]
+    Finetune(nn::finetune::Arguments),
+    #[cfg(feature = "nn")]
+    Pretrain(nn::pretrain::Arguments),
     #[cfg(feature = "tables")]
     Evaluate(tables::evaluate::Arguments),
     #[cfg(feature = "tables")]
@@ -40,6 +48,12 @@ impl Command {
             Self::Inspect(arguments) => arguments.run(),
             Self::Near(arguments) => arguments.run(),
             Self::Reproduce(arguments) => arguments.run(),
+            #[cfg(feature = "nn")]
+            Self::Embed(arguments) => arguments.run(),
+            #[cfg(feature = "nn")]
+            Self::Finetune(arguments) => arguments.run(),
+            #[cfg(feature = "nn")]
+            Self::Pretrain(arguments) => arguments.run(),
             #[cfg(feature = "tables")]
             Self::Evaluate(arguments) => arguments.run(),
             #[cfg(feature = "tables")]

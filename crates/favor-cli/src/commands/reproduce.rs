@@ -25,6 +25,8 @@ pub(crate) struct Arguments {
 enum Experiment {
     Variance(Variance),
     Uci(Uci),
+    #[cfg(feature = "nn")]
+    Glue(super::nn::glue::Arguments),
 }
 
 /// Compare the variances of all families on six kinds of data (Figures 1 and 5).
@@ -83,6 +85,8 @@ impl Arguments {
         match self.experiment {
             Experiment::Variance(arguments) => arguments.run(),
             Experiment::Uci(arguments) => arguments.run(),
+            #[cfg(feature = "nn")]
+            Experiment::Glue(arguments) => arguments.run(),
         }
     }
 }

@@ -1,0 +1,100 @@
+//! `favor finetune`.
+
+use super::{AttentionArguments, Redraw, print, watched};
+use crate::failure::Outcome;
+use favor_lab::data::data_folder;
+use favor_nn::run::{FinetuneRequest, TuningOptions, finetune};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "Examples:
+  favor finetune --model minilm --task rte --attention balanced --out rte
+  favor finetune --model minilm --task reviews.tsv --epochs 5";
+
+/// Teach a BERT a task of GLUE, or one of your own.
+///
+/// Prints the score on the examples that are kept to judge by, after each epoch: Matthews'
+/// correlation for CoLA, F1 for MRPC, accuracy for RTE, SST-2 and files with a column label,
+/// Spearman's correlation for STS-B and files with a column score. The model is written in the format
+/// of transformers. Ctrl-C saves and stops; the same command goes on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Folder with config.json, model.safetensors, and tokenizer.json or vocab.txt
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// cola, mrpc, rte, sst2, stsb, or a file of tab-separated columns whose first line names sentence
+    /// (or sentence1 and sentence2) and label or score
+    #[arg(long, value_name = "NAME|FILE")]
+    task: String,
+    #[command(flatten)]
+    attention: AttentionArguments,
+    #[command(flatten)]
+    redraw: Redraw,
+    #[command(flatten)]
+    tuning: TuningArguments,
+    /// Folder with glue/ [default: $FAVOR_DATA, else ../shared/data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Folder for the model; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "favor-finetuned")]
+    out: PathBuf,
+    /// Decides new weights, the order of examples, dropout and draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+/// How to fine-tune.
+#[derive(Debug, clap::Args)]
+pub(super) struct TuningArguments {
+    /// Times that every example is seen
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    epochs: u64,
+    /// Examples of a step
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    batch: usize,
+    /// The peak of the rate, after a rise over a tenth of the steps
+    #[arg(long, value_name = "R", default_value_t = 1e-4)]
+    rate: f64,
+    /// Cut texts to so many tokens
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    length: usize,
+    /// Learn from the first examples only, for a trial
+    #[arg(long, value_name = "N")]
+    examples: Option<usize>,
+}
+
+impl TuningArguments {
+    pub(super) fn options(&self, seed: u64) -> TuningOptions {
+        TuningOptions {
+            epochs: self.epochs,
+            batch: self.batch,
+            rate: self.rate,
+            length: self.length,
+            examples: self.examples,
+            seed,
+            ..TuningOptions::default()
+        }
+    }
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Outcome {
+        let request = FinetuneRequest {
+            attention: self.attention.training(self.seed, &self.redraw),
+            options: self.tuning.options(self.seed),
+            model: self.model,
+            task: self.task,
+            data: data_folder(self.data).path,
+            out: self.out,
+        };
+        let found = watched("finetune", |watch| finetune(&request, watch))?;
+        let [train, dev] = found.examples;
+        let mut text = format!("learned from {train} examples, judged by {dev}\n");
+        let first = request.options.epochs as usize - found.scores.len();
+        for (i, score) in found.scores.iter().enumerate() {
+            let percent = 100.0 * score;
+            text += &format!("epoch {}: {} {percent:.1}\n", first + i + 1, found.metric);
+        }
+        print(&format!("{text}wrote {}\n", request.out.display()))
+    }
+}

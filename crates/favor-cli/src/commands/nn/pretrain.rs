@@ -1,0 +1,86 @@
+//! `favor pretrain`.
+
+use super::{AttentionArguments, Redraw, print, watched};
+use crate::failure::Outcome;
+use favor_nn::run::{PretrainRequest, pretrain};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "Examples:
+  favor pretrain --corpus speeches --model minilm --attention balanced --steps 500
+  favor pretrain --corpus speeches --model minilm --new 256,4,8 --steps 5000 --rate 5e-4";
+
+/// Train a BERT to guess masked tokens.
+///
+/// Of the tokens, 15 % are to be guessed: of these 80 % are masked, 10 % replaced and 10 % left. One
+/// piece of text in 20 is kept to judge by. The model is written in the format of transformers.
+/// Ctrl-C saves and stops; the same command goes on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// A folder of .txt or .txt.gz files, or one such file
+    #[arg(long, value_name = "DIR")]
+    corpus: PathBuf,
+    /// Folder of the model to begin with; with --new its tokenizer alone is used
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// Begin with new weights of this width, number of layers and number of heads
+    #[arg(long, value_name = "W,L,H", value_parser = shape)]
+    new: Option<[usize; 3]>,
+    #[command(flatten)]
+    attention: AttentionArguments,
+    #[command(flatten)]
+    redraw: Redraw,
+    /// Steps in all
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    steps: u64,
+    /// Pieces of text of a step
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    batch: usize,
+    /// Tokens of a piece
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    length: usize,
+    /// The peak of the rate
+    #[arg(long, value_name = "R", default_value_t = 1e-4)]
+    rate: f64,
+    /// The fraction of steps in which the rate rises
+    #[arg(long, value_name = "F", default_value_t = 0.1)]
+    warmup: f64,
+    /// Folder for the model; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "favor-pretrained")]
+    out: PathBuf,
+    /// Decides new weights, the order of texts, masks, dropout and draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+fn shape(text: &str) -> Result<[usize; 3], String> {
+    let parts: Vec<usize> = text.split(',').filter_map(|p| p.trim().parse().ok()).collect();
+    parts.try_into().map_err(|_| "give width, layers and heads, as in 256,4,8".to_owned())
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Outcome {
+        let request = PretrainRequest {
+            attention: self.attention.training(self.seed, &self.redraw),
+            corpus: self.corpus,
+            model: self.model,
+            shape: self.new,
+            out: self.out,
+            steps: self.steps,
+            batch: self.batch,
+            length: self.length,
+            rate: self.rate,
+            warmup: self.warmup,
+            seed: self.seed,
+        };
+        let found = watched("pretrain", |watch| pretrain(&request, watch))?;
+        let [learned, judged] = found.pieces;
+        print(&format!(
+            "learned from {learned} pieces of text, judged by {judged}\nmasked tokens: loss {:.3}, \
+             {:.1} % guessed right\nwrote {}\n",
+            found.loss,
+            100.0 * found.accuracy,
+            request.out.display()
+        ))
+    }
+}
