@@ -1,9 +1,12 @@
 //! Columns of a table as vectors: numbers standardised, booleans as 0 and 1, texts one-hot.
 
 use crate::{Error, Result};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Float32Array, Float64Array, PrimitiveArray,
+    StringArray,
+};
 use datafusion::arrow::compute::{cast, cast_with_options};
-use datafusion::arrow::datatypes::{DataType, Float64Type};
+use datafusion::arrow::datatypes::DataType;
 use favor::{Element, Matrix, Moments};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -181,16 +184,10 @@ impl Encoder {
             match &column.kind {
                 Kind::Text { categories } => slot.texts(column, array, categories, &mut absent)?,
                 Kind::Number { centre, scale } => {
-                    numbers.push((
-                        column,
-                        offset,
-                        to_numbers(&column.name, array)?,
-                        *centre,
-                        *scale,
-                    ));
+                    numbers.push((column, offset, Numbers::of(column, array)?, *centre, *scale));
                 }
                 Kind::Boolean => {
-                    numbers.push((column, offset, to_numbers(&column.name, array)?, 0.0, 1.0));
+                    numbers.push((column, offset, Numbers::of(column, array)?, 0.0, 1.0));
                 }
             }
             offset += column.width();
@@ -200,8 +197,15 @@ impl Encoder {
             for (column, offset, array, centre, scale) in &numbers {
                 let offset = *offset;
                 let mut slot = Slot { data: out.as_mut_slice(), width, offset, fill: &self.fill };
-                let values = array.as_primitive::<Float64Type>();
-                slot.numbers(column, values, start, (*centre, *scale), &mut absent)?;
+                let (place, absent) = ((*centre, *scale), &mut absent);
+                match array {
+                    Numbers::Single(values) => {
+                        slot.numbers(column, values, start, place, absent)?
+                    }
+                    Numbers::Double(values) => {
+                        slot.numbers(column, values, start, place, absent)?
+                    }
+                }
             }
         }
         if absent.rows.is_empty() {
@@ -238,6 +242,21 @@ impl Absent {
     }
 }
 
+/// A column of numbers, as it came or as 64-bit numbers.
+enum Numbers {
+    Single(Float32Array),
+    Double(Float64Array),
+}
+
+impl Numbers {
+    fn of(column: &Column, array: &ArrayRef) -> Result<Self> {
+        if *array.data_type() == DataType::Float32 {
+            return Ok(Self::Single(array.as_primitive().clone()));
+        }
+        Ok(Self::Double(to_numbers(&column.name, array)?.as_primitive().clone()))
+    }
+}
+
 /// Rows that are encoded at a time.
 const BLOCK: usize = 128;
 
@@ -251,10 +270,10 @@ struct Slot<'a, T> {
 
 impl<T: Element> Slot<'_, T> {
     /// The block of rows that begins at `start`.
-    fn numbers(
+    fn numbers<A: ArrowPrimitiveType<Native: Into<f64>>>(
         &mut self,
         column: &Column,
-        values: &Float64Array,
+        values: &PrimitiveArray<A>,
         start: usize,
         (centre, scale): (f64, f64),
         absent: &mut Absent,
@@ -264,7 +283,7 @@ impl<T: Element> Slot<'_, T> {
         let mut encoded = [T::default(); BLOCK];
         let mut finite = true;
         for (e, v) in encoded.iter_mut().zip(&values.values()[block.clone()]) {
-            *e = T::from_f64((v - centre) * inverse);
+            *e = T::from_f64(((*v).into() - centre) * inverse);
             finite &= e.is_finite();
         }
         let places = self.data[start * self.width + self.offset..].iter_mut().step_by(self.width);
@@ -273,7 +292,7 @@ impl<T: Element> Slot<'_, T> {
             return Ok(());
         }
         for i in block.filter(|&i| values.is_null(i) || !encoded[i - start].is_finite()) {
-            let (null, value) = (values.is_null(i), values.value(i));
+            let (null, value): (bool, f64) = (values.is_null(i), values.value(i).into());
             if !(null || value.is_nan()) {
                 let reason = match value.is_finite() {
                     true => format!("holds {value}, too far from the rest for 32-bit numbers"),
