@@ -59,7 +59,7 @@ def page(best: dict[tuple, float], rounds: int) -> str:
     for name, side in zip(names, sides, strict=True):
         cells = []
         for length, _ in SHAPES:
-            own, theirs = best[length, *side], best[length, "torch"]
+            own, theirs = best[(length, *side)], best[length, "torch"]
             ratio = "" if side == ("torch",) else f" ({theirs / own:.2f} ×)"
             cells.append(f"{own:.2f} s{ratio}")
         lines.append(f"| {name} | {' | '.join(cells)} |")
