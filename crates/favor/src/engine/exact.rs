@@ -9,7 +9,7 @@ use super::strided::Strided;
 use super::tensor::Tensor;
 use super::tile::{add_times_rows, multiply_columns, overflow};
 use crate::map::Panels;
-use crate::simd::{Kernels, Real, Tile};
+use crate::simd::{Kernels, Lined, Real, Tile};
 use crate::{Kernel, Result};
 use rayon::prelude::*;
 use std::f64::consts::{LN_2, LOG2_E};
@@ -139,8 +139,8 @@ pub(super) fn forward<T: Number>(
 /// The buffers of a tile of queries.
 pub(super) struct SoftmaxTile<R: Real> {
     kernels: &'static Kernels<R>,
-    weights: Vec<R>,
-    pub(super) outputs: Vec<R>,
+    weights: Lined<R>,
+    pub(super) outputs: Lined<R>,
     exponents: Vec<R>,
     pub(super) denominators: Vec<R>,
     shrink: Vec<R>,
@@ -152,8 +152,8 @@ impl<R: Real> SoftmaxTile<R> {
         let kernels = R::kernels();
         Self {
             kernels,
-            weights: vec![R::ZERO; ROWS * stride::<R>()],
-            outputs: vec![R::ZERO; ROWS * value_width],
+            weights: Lined::zeros(ROWS * stride::<R>()),
+            outputs: Lined::zeros(ROWS * value_width),
             exponents: vec![R::ZERO; ROWS],
             denominators: vec![R::ZERO; ROWS],
             shrink: vec![R::ZERO; ROWS],

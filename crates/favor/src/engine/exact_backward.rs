@@ -9,7 +9,7 @@ use super::strided::Strided;
 use super::tensor::Tensor;
 use super::tile::{add_times_rows, multiply_columns};
 use crate::map::Panels;
-use crate::simd::{Constants, Kernels, Real, Tile};
+use crate::simd::{Constants, Kernels, Lined, Real, Tile};
 use crate::{Element, Kernel, Result};
 use rayon::prelude::*;
 use std::f64::consts::LOG2_E;
@@ -246,8 +246,8 @@ impl<T: Number> Pairs<'_, T> {
 
 /// Weights and their gradients for one tile and block.
 pub(super) struct Buffers<R> {
-    pub(super) weights: Vec<R>,
-    pub(super) gradient: Vec<R>,
+    pub(super) weights: Lined<R>,
+    pub(super) gradient: Lined<R>,
     sums: Vec<R>,
     columns: Vec<R>,
 }
@@ -256,8 +256,8 @@ impl<R: Real> Buffers<R> {
     pub(super) fn new() -> Self {
         let size = ROWS * stride::<R>();
         Self {
-            weights: vec![R::ZERO; size],
-            gradient: vec![R::ZERO; size],
+            weights: Lined::zeros(size),
+            gradient: Lined::zeros(size),
             sums: vec![R::ZERO; ROWS],
             columns: vec![R::ONE; stride::<R>()],
         }

@@ -12,13 +12,13 @@ use super::sums::Sums;
 use super::tile::{Scratch, multiply, overflow};
 use crate::Result;
 use crate::map::{PackedSide, Panels};
-use crate::simd::{Kernels, Real, Shape, Tile};
+use crate::simd::{Kernels, Lined, Real, Shape, Tile};
 
 /// `T` and `y`, the gradients of the sums over the keys, relative to the features' exponents.
 #[derive(Debug, Clone)]
 pub(crate) struct SumGradients<R> {
     /// `width` numbers a feature.
-    pub(crate) values: Vec<R>,
+    pub(crate) values: Lined<R>,
     pub(crate) totals: Vec<R>,
     pub(crate) width: usize,
 }
@@ -26,7 +26,7 @@ pub(crate) struct SumGradients<R> {
 impl<R: Real> SumGradients<R> {
     pub(crate) fn like(sums: &Sums<R>) -> Self {
         Self {
-            values: vec![R::ZERO; sums.values.len()],
+            values: Lined::zeros(sums.values.len()),
             totals: vec![R::ZERO; sums.totals.len()],
             width: sums.width,
         }
@@ -63,7 +63,7 @@ pub(crate) fn feature_panels<R: Real>(values: &[R], width: usize, features: usiz
 /// `g` and `δ` of a tile of queries.
 pub(crate) struct OutputGradients<R> {
     /// `g`, `width` numbers a row.
-    pub(crate) g: Vec<R>,
+    pub(crate) g: Lined<R>,
     pub(crate) delta: Vec<R>,
     pub(crate) width: usize,
 }
@@ -71,7 +71,7 @@ pub(crate) struct OutputGradients<R> {
 impl<R: Real> OutputGradients<R> {
     pub(crate) fn new(capacity: usize, columns: usize) -> Self {
         let width = columns.next_multiple_of(R::kernels().lanes);
-        Self { g: vec![R::ZERO; capacity * width], delta: vec![R::ZERO; capacity], width }
+        Self { g: Lined::zeros(capacity * width), delta: vec![R::ZERO; capacity], width }
     }
 
     /// Reads the rows of the output and of its gradient, and divides by the denominators.
@@ -116,11 +116,11 @@ impl<R: Real> OutputGradients<R> {
 pub(crate) struct GradientTile<R: Real> {
     kernels: &'static Kernels<R>,
     /// The gradient of the log-features, laid out as the features are.
-    pub(crate) logs: Vec<R>,
+    pub(crate) logs: Lined<R>,
     row_sums: Vec<R>,
     /// The gradient of the vectors, `dim_padded` numbers a row.
-    vectors: Vec<R>,
-    turned: Vec<R>,
+    vectors: Lined<R>,
+    turned: Lined<R>,
 }
 
 impl<R: Real> GradientTile<R> {
@@ -128,10 +128,10 @@ impl<R: Real> GradientTile<R> {
         let turned = side.dense.as_ref().map_or(0, |d| scratch.capacity * d.gram.width);
         Self {
             kernels: scratch.kernels,
-            logs: vec![R::ZERO; scratch.features.len()],
+            logs: Lined::zeros(scratch.features.len()),
             row_sums: vec![R::ZERO; scratch.capacity],
-            vectors: vec![R::ZERO; scratch.capacity * side.dim_padded],
-            turned: vec![R::ZERO; turned],
+            vectors: Lined::zeros(scratch.capacity * side.dim_padded),
+            turned: Lined::zeros(turned),
         }
     }
 

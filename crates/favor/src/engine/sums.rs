@@ -5,7 +5,7 @@ use super::strided::Strided;
 use super::tile::{Scratch, overflow};
 use crate::Result;
 use crate::map::PackedSide;
-use crate::simd::{Real, Shape};
+use crate::simd::{Lined, Real, Shape};
 
 /// Sums over keys; feature `m` stands for `row m · 2^{exponent m}`.
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ pub(crate) struct Sums<R> {
     /// `Σ_j S_m(y_j)`; zero in the columns beyond the last feature.
     pub(crate) totals: Vec<R>,
     /// `Σ_j S_m(y_j) v_j`, `width` numbers a feature.
-    pub(crate) values: Vec<R>,
+    pub(crate) values: Lined<R>,
     pub(crate) width: usize,
     pub(crate) keys: usize,
 }
@@ -27,7 +27,7 @@ impl<R: Real> Sums<R> {
         Self {
             exponents: vec![R::from_f64(f64::NEG_INFINITY); features],
             totals: vec![R::ZERO; features],
-            values: vec![R::ZERO; features * width],
+            values: Lined::zeros(features * width),
             width,
             keys: 0,
         }

@@ -4,7 +4,7 @@
 use super::number::Number;
 use super::strided::Strided;
 use crate::map::{PackedSide, Panels};
-use crate::simd::{Kernels, Real, Shape, Tile};
+use crate::simd::{Kernels, Lined, Real, Shape, Tile};
 use crate::{Error, Result};
 
 /// Numbers of a tile of features: it should stay in the second-level cache beside the weights.
@@ -21,13 +21,13 @@ pub(crate) struct Scratch<R: Real> {
     /// Rows a tile can hold.
     pub(crate) capacity: usize,
     /// The packed vectors, `dim_padded` numbers a row.
-    pub(crate) vectors: Vec<R>,
+    pub(crate) vectors: Lined<R>,
     /// The features, `stride` numbers a row.
-    pub(crate) features: Vec<R>,
+    pub(crate) features: Lined<R>,
     /// From one row of features to the next: not a power of two, which would crowd the cache.
     pub(crate) stride: usize,
     /// The packed values or the outputs, `value_width` numbers a row.
-    pub(crate) values: Vec<R>,
+    pub(crate) values: Lined<R>,
     pub(crate) value_width: usize,
     /// One number a row.
     pub(crate) terms: Vec<R>,
@@ -35,7 +35,7 @@ pub(crate) struct Scratch<R: Real> {
     /// One number a feature.
     pub(crate) shrink: Vec<R>,
     /// `Rv`, for dense row terms.
-    turned: Vec<R>,
+    turned: Lined<R>,
 }
 
 impl<R: Real> Scratch<R> {
@@ -53,15 +53,15 @@ impl<R: Real> Scratch<R> {
         Self {
             kernels,
             capacity,
-            vectors: vec![R::ZERO; capacity * side.dim_padded],
-            features: vec![R::ZERO; capacity * stride],
+            vectors: Lined::zeros(capacity * side.dim_padded),
+            features: Lined::zeros(capacity * stride),
             stride,
-            values: vec![R::ZERO; capacity * value_width],
+            values: Lined::zeros(capacity * value_width),
             value_width,
             terms: vec![R::ZERO; capacity],
             row_exponents: vec![R::ZERO; capacity],
             shrink: vec![R::ZERO; side.weights.width],
-            turned: vec![R::ZERO; turned],
+            turned: Lined::zeros(turned),
         }
     }
 

@@ -3,7 +3,7 @@
 //! `log₂ e` is in the weights too.
 
 use super::side::{Projection, RowTerm};
-use crate::simd::Real;
+use crate::simd::{Lined, Real};
 use crate::{FeatureMap, Kernel, Matrix};
 use std::f64::consts::LOG2_E;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 /// A matrix of weights, laid out for `C = A · weights` in panels of two vectors of columns.
 #[derive(Debug, Clone)]
 pub(crate) struct Panels<R> {
-    pub(crate) data: Vec<R>,
+    pub(crate) data: Lined<R>,
     /// Rows of the weights: the depth of the product.
     pub(crate) depth: usize,
     /// Columns, padded to whole panels.
@@ -32,7 +32,7 @@ impl<R: Real> Panels<R> {
     pub(crate) fn zeros(count: usize, depth: usize) -> Self {
         let panel = 2 * R::kernels().lanes;
         let width = count.next_multiple_of(panel);
-        Self { data: vec![R::ZERO; width * depth], depth, width, panel }
+        Self { data: Lined::zeros(width * depth), depth, width, panel }
     }
 
     /// Packs `entry(column, depth)`; it is asked for the columns beyond `count` too.
@@ -45,7 +45,7 @@ impl<R: Real> Panels<R> {
                 data.extend((start..start + panel).map(|j| entry(j, l)));
             }
         }
-        Self { data, depth, width, panel }
+        Self { data: Lined::copied(&data), depth, width, panel }
     }
 }
 
@@ -132,7 +132,8 @@ impl<R: Real> PackedSide<R> {
 
     /// Whether every number survived the conversion to this format.
     pub(crate) fn is_finite(&self) -> bool {
-        let dense = self.dense.iter().flat_map(|d| d.transform.data.iter().chain(&d.gram.data));
+        let dense =
+            self.dense.iter().flat_map(|d| d.transform.data.iter().chain(d.gram.data.iter()));
         self.weights
             .data
             .iter()

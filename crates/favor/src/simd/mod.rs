@@ -9,6 +9,7 @@ mod exp;
 mod features;
 mod gemm;
 mod lanes;
+mod lined;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
@@ -21,6 +22,7 @@ mod x86;
 pub(crate) use features::Tile;
 pub(crate) use gemm::{Inner, Shape};
 pub(crate) use lanes::Constants;
+pub(crate) use lined::Lined;
 pub(crate) use upper::clear_upper_halves;
 
 /// The kernels of one processor level for numbers of one format.
