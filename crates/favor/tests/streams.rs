@@ -36,34 +36,42 @@ fn map(family: Family, scale: f64, x: &Matrix<f64>) -> FeatureMap {
 #[test]
 fn tiled_sums_are_the_plain_ones() {
     let (x, y) = (normal(1, 31, 5, 0.1, 1.0), normal(2, 700, 5, 0.0, 1.0));
-    let values = Matrix::from_fn(700, 3, |i, c| 0.5 + ((i + 7 * c) % 5) as f64);
-    for family in [Family::Balanced, Family::Pos, Family::Sade, Family::Hyperbolic] {
-        for scale in [0.1, 1.0, 4.0] {
-            let map = map(family, scale, &y);
-            let mut plain = KeySums::new(&map, 3);
-            plain.add(&map, y.view(), values.view()).unwrap();
-            let exact = plain.apply(&map, x.view()).unwrap();
-
-            let mut whole = KeySums::new(&map, 3);
-            whole.add_tiled(&map, y.view(), values.view()).unwrap();
-            let fast = whole.apply_tiled(&map, x.view()).unwrap();
-            assert!(difference(&fast, &exact) < 1e-10, "{family} {scale}");
-
-            let (y32, v32) = (narrow(&y), narrow(&values));
-            let mut pieces = KeySums::new(&map, 3);
-            for (start, end) in [(0, 10), (10, 11), (11, 500), (500, 700)] {
-                let (y, v) = (y32.view().slice(start, end), v32.view().slice(start, end));
-                let mut piece = KeySums::new(&map, 3);
-                piece.add_tiled(&map, y, v).unwrap();
-                pieces.merge(&piece).unwrap();
+    let several = Matrix::from_fn(700, 3, |i, c| 0.5 + ((i + 7 * c) % 5) as f64);
+    let ones = Matrix::from_fn(700, 1, |_, _| 1.0);
+    let nearly_ones = Matrix::from_fn(700, 1, |i, _| if i == 400 { 3.0 } else { 1.0 });
+    for values in [several, ones, nearly_ones] {
+        for family in [Family::Balanced, Family::Pos, Family::Sade, Family::Hyperbolic] {
+            for scale in [0.1, 1.0, 4.0] {
+                check_tiled(&map(family, scale, &y), &x, &y, &values);
             }
-            let fast = pieces.apply_tiled(&map, narrow(&x).view()).unwrap();
-            // Logarithms of size s are known to s·2⁻²⁴; here they stay below about 500.
-            let tolerance = 500.0 * f64::from(f32::EPSILON);
-            let found = difference(&fast, &exact);
-            assert!(found < tolerance, "{family} {scale}: {found}");
         }
     }
+}
+
+fn check_tiled(map: &FeatureMap, x: &Matrix<f64>, y: &Matrix<f64>, values: &Matrix<f64>) {
+    let columns = values.columns();
+    let mut plain = KeySums::new(map, columns);
+    plain.add(map, y.view(), values.view()).unwrap();
+    let exact = plain.apply(map, x.view()).unwrap();
+
+    let mut whole = KeySums::new(map, columns);
+    whole.add_tiled(map, y.view(), values.view()).unwrap();
+    let fast = whole.apply_tiled(map, x.view()).unwrap();
+    assert!(difference(&fast, &exact) < 1e-10, "{map:?}");
+
+    let (y32, v32) = (narrow(y), narrow(values));
+    let mut pieces = KeySums::new(map, columns);
+    for (start, end) in [(0, 10), (10, 11), (11, 500), (500, 700)] {
+        let (y, v) = (y32.view().slice(start, end), v32.view().slice(start, end));
+        let mut piece = KeySums::new(map, columns);
+        piece.add_tiled(map, y, v).unwrap();
+        pieces.merge(&piece).unwrap();
+    }
+    let fast = pieces.apply_tiled(map, narrow(x).view()).unwrap();
+    // Logarithms of size s are known to s·2⁻²⁴; here they stay below about 500.
+    let tolerance = 500.0 * f64::from(f32::EPSILON);
+    let found = difference(&fast, &exact);
+    assert!(found < tolerance, "{map:?}: {found}");
 }
 
 #[test]

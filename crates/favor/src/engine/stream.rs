@@ -81,12 +81,20 @@ fn fast_sums<T: Element + Number>(
     values: Rows<'_, T>,
 ) -> Result<KeySums> {
     let mut scratch = Scratch::new(side, values.columns());
+    // A column of ones would add up to what the totals are.
+    let ones = values.columns() == 1 && values.iter().all(|v| v[0].to_f64() == 1.0);
     let mut total: Option<KeySums> = None;
     for start in (0..keys.rows()).step_by(PIECE) {
         let rows: Vec<usize> = (start..(start + PIECE).min(keys.rows())).collect();
         let mut sums = Sums::new(side, values.columns());
-        sums.add(side, Strided::of(keys), Strided::of(values), &rows, &mut scratch)?;
-        let part = from_tiles(&sums, side.features, values.columns())?;
+        let part = if ones {
+            sums.count(side, Strided::of(keys), &rows, &mut scratch)?;
+            from_tiles(&sums, side.features, 1, |m, _| sums.totals[m])?
+        } else {
+            sums.add(side, Strided::of(keys), Strided::of(values), &rows, &mut scratch)?;
+            let entry = |m: usize, c: usize| sums.values[m * sums.width + c];
+            from_tiles(&sums, side.features, values.columns(), entry)?
+        };
         match &mut total {
             Some(total) => total.merge(&part)?,
             None => total = Some(part),
@@ -96,10 +104,14 @@ fn fast_sums<T: Element + Number>(
 }
 
 /// The same sums with natural logarithms.
-fn from_tiles<R: Cached>(sums: &Sums<R>, features: usize, columns: usize) -> Result<KeySums> {
+fn from_tiles<R: Cached>(
+    sums: &Sums<R>,
+    features: usize,
+    columns: usize,
+    entry: impl Fn(usize, usize) -> R,
+) -> Result<KeySums> {
     let log_scale = sums.exponents[..features].iter().map(|e| e.to_f64() * LN_2).collect();
-    let entry = |m: usize, c: usize| sums.values[m * sums.width + c].to_f64();
-    KeySums::from_parts(log_scale, Matrix::from_fn(features, columns, entry))
+    KeySums::from_parts(log_scale, Matrix::from_fn(features, columns, |m, c| entry(m, c).to_f64()))
 }
 
 /// The same sums with integer exponents; `None` where they do not fit the format.

@@ -64,6 +64,21 @@ impl<R: Real> Sums<R> {
         }
     }
 
+    /// Adds the keys `rows` to the totals alone.
+    pub(crate) fn count<T: Number<Real = R>>(
+        &mut self,
+        side: &PackedSide<R>,
+        keys: Strided<'_, T>,
+        rows: &[usize],
+        scratch: &mut Scratch<R>,
+    ) -> Result<()> {
+        for rows in rows.chunks(scratch.capacity) {
+            self.load_keys(side, keys, rows, scratch)?;
+            self.make_features(side, rows.len(), scratch);
+        }
+        self.finish::<T>(side)
+    }
+
     /// Projects keys into the scratch's features, exponents raised and row terms ready.
     pub(crate) fn load_keys<T: Number<Real = R>>(
         &mut self,
@@ -89,6 +104,15 @@ impl<R: Real> Sums<R> {
         Ok(())
     }
 
+    /// Turns the loaded keys into features and adds them to the totals.
+    fn make_features(&mut self, side: &PackedSide<R>, rows: usize, scratch: &mut Scratch<R>) {
+        let tile = scratch.tile(side, rows);
+        let Scratch { kernels, features, terms, .. } = scratch;
+        let totals = &mut self.totals;
+        kernels.key_features(tile, features, terms, &side.constants, &self.exponents, totals);
+        self.keys += rows;
+    }
+
     /// Turns the loaded keys into features and adds them with their values, which come with a row
     /// stride.
     fn consume(
@@ -98,22 +122,19 @@ impl<R: Real> Sums<R> {
         scratch: &mut Scratch<R>,
         values: (&[R], usize),
     ) {
-        let tile = scratch.tile(side, rows);
-        let Scratch { kernels, features, terms, .. } = scratch;
-        let totals = &mut self.totals;
-        kernels.key_features(tile, features, terms, &side.constants, &self.exponents, totals);
+        self.make_features(side, rows, scratch);
+        let Scratch { kernels, features, stride, .. } = scratch;
         let shape = Shape {
             rows: side.features,
             columns: self.width,
             depth: rows,
-            a: (1, tile.stride),
+            a: (1, *stride),
             b_row: values.1,
             b_panel: 2 * kernels.lanes,
             c_row: self.width,
             accumulate: true,
         };
         kernels.gemm(&shape, features, values.0, &mut self.values);
-        self.keys += rows;
     }
 
     /// Clears the columns that are no features; refuses sums that left the number format.
