@@ -6,6 +6,7 @@ mod places;
 mod python;
 mod quotes;
 mod step;
+mod store;
 mod test;
 mod wheel;
 
@@ -26,6 +27,8 @@ cargo xtask <command>
   bench nn
            compare training steps of a BERT with PyTorch, write docs/benchmarks-nn.md
            (--rounds N; needs python3 and 6 GB)
+  bench python
+           what attention from Python costs over the engine alone (needs python3 and 6 GB)
   help     this text
 ";
 

@@ -30,7 +30,7 @@ pub(crate) fn cargo(arguments: &str) -> Command {
 }
 
 /// Every feature of the command and of the libraries: what a default build leaves out is tested too.
-pub(crate) const FEATURES: &str = "--features favor-cli/tables,favor-cli/nn,favor-tables/linfa";
+pub(crate) const FEATURES: &str = "--features favor-cli/s3,favor-cli/nn,favor-tables/linfa";
 
 /// Builds the command with all that it can have, and the examples: as the tests build them.
 pub(crate) fn build() -> Command {

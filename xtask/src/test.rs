@@ -1,7 +1,7 @@
 //! `cargo xtask test`: what the build server runs and what a person runs.
 
 use crate::step::{FEATURES, Outcome, build, cargo, execute, step};
-use crate::{places, python, quotes, wheel};
+use crate::{places, python, quotes, store, wheel};
 use std::time::Instant;
 
 /// One profile and one set of features throughout, so that nothing is built twice.
@@ -19,7 +19,14 @@ pub(crate) fn run() -> Outcome {
         let lints = format!("clippy --workspace --all-targets --release {FEATURES} -- -D warnings");
         execute(&mut cargo(&lints))
     })?;
-    step("tests", || execute(&mut cargo(&format!("test --workspace --release {FEATURES}"))))?;
+    step("tests", || {
+        let mut tests = cargo(&format!("test --workspace --release {FEATURES}"));
+        match store::server()? {
+            Some(server) => tests.env("FAVOR_MOTO_SERVER", server),
+            None => &mut tests,
+        };
+        execute(&mut tests)
+    })?;
     step("reference pages", || {
         // With the examples, because then dependencies have the features that the lints gave them.
         let doc = format!("doc --workspace --lib --examples --no-deps --release {FEATURES}");

@@ -7,19 +7,27 @@ use std::process::Command;
 
 /// Builds, installs and tests the wheel.
 pub(crate) fn test() -> Outcome {
-    let requirements = places::root().join("python/tests/requirements.txt");
-    let Some(environment) = python::environment("package", &requirements)? else {
+    let Some(environment) = installed()? else {
         eprintln!("skipped: there is no python3 that can make an environment");
         return Ok(());
+    };
+    // Isolated, so that the wheel is found and not the sources; nothing is written beside them.
+    let mut tests = python(&environment);
+    tests.args(["-I", "-B", "-m", "pytest", "-p", "no:cacheprovider", "--durations=5"]);
+    execute(&mut tests)
+}
+
+/// The environment of the tests with the wheel in it, or `None` if there is no python3 that can make one.
+pub(crate) fn installed() -> Result<Option<PathBuf>, String> {
+    let requirements = places::root().join("python/tests/requirements.txt");
+    let Some(environment) = python::environment("package", &requirements)? else {
+        return Ok(None);
     };
     let wheel = build(&environment)?;
     let mut pip = python(&environment);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     execute(pip.args(["--force-reinstall", "--no-deps"]).arg(wheel))?;
-    // Isolated, so that the wheel is found and not the sources; nothing is written beside them.
-    let mut tests = python(&environment);
-    tests.args(["-I", "-B", "-m", "pytest", "-p", "no:cacheprovider", "--durations=5"]);
-    execute(&mut tests)
+    Ok(Some(environment))
 }
 
 /// The wheel, in the target directory.

@@ -5,6 +5,8 @@ struct Optional {
     feature: &'static str,
     built: bool,
     subcommands: &'static [&'static str],
+    /// Options that it brings to other subcommands.
+    options: &'static [&'static str],
     about: &'static str,
 }
 
@@ -13,19 +15,28 @@ const OPTIONAL: &[Optional] = &[
         feature: "tables",
         built: cfg!(feature = "tables"),
         subcommands: &["fit", "predict", "evaluate", "info", "merge", "update"],
+        options: &[],
         about: "kernel classification, regression and density on tables",
+    },
+    Optional {
+        feature: "cluster",
+        built: cfg!(feature = "cluster"),
+        subcommands: &["cluster"],
+        options: &["--cluster", "--partitions"],
+        about: "the processes of a cluster, and fit and predict on one",
     },
     Optional {
         feature: "nn",
         built: cfg!(feature = "nn"),
         subcommands: &["embed", "finetune", "pretrain", "reproduce glue"],
+        options: &[],
         about: "transformers with attention by features",
     },
 ];
 
-/// Why a subcommand is unknown to this build, if a feature would bring it.
-pub(crate) fn missing(subcommand: &str) -> Option<String> {
-    missing_of(OPTIONAL, subcommand)
+/// Why a subcommand or an option is unknown to this build, if a feature would bring it.
+pub(crate) fn missing(argument: &str) -> Option<String> {
+    missing_of(OPTIONAL, argument)
 }
 
 /// What stands below the help: where to begin and what else could be built.
@@ -33,14 +44,18 @@ pub(crate) fn after_help() -> String {
     after_help_of(OPTIONAL)
 }
 
-fn missing_of(optional: &[Optional], subcommand: &str) -> Option<String> {
-    let left_out = optional.iter().filter(|o| !o.built);
-    let mut all = left_out.flat_map(|o| o.subcommands.iter().map(move |s| (o.feature, *s)));
+fn missing_of(optional: &[Optional], argument: &str) -> Option<String> {
     // A subcommand of a subcommand is asked for by its last word.
-    let (feature, subcommand) = all.find(|(_, s)| s.split(' ').next_back() == Some(subcommand))?;
+    let named = |s: &&&str| s.split(' ').next_back() == Some(argument);
+    let (feature, argument, example) = optional.iter().filter(|o| !o.built).find_map(|o| {
+        let subcommand =
+            o.subcommands.iter().find(named).map(|s| (o.feature, *s, format!("{s} …")));
+        let option = || o.options.iter().find(named).map(|s| (o.feature, *s, "…".to_string()));
+        subcommand.or_else(option)
+    })?;
     Some(format!(
-        "this favor was built without '{subcommand}', which comes with the cargo feature \
-         '{feature}': cargo run --release --features {feature} -- {subcommand} …"
+        "this favor was built without '{argument}', which comes with the cargo feature \
+         '{feature}': cargo run --release --features {feature} -- {example}"
     ))
 }
 
@@ -67,6 +82,7 @@ mod tests {
             feature: "extra",
             built,
             subcommands: &["dance", "sing", "play chess"],
+            options: &["--loud"],
             about: "amusements",
         };
         let line = missing_of(&[optional(false)], "sing").unwrap();
@@ -74,6 +90,8 @@ mod tests {
         assert!(line.ends_with("cargo run --release --features extra -- sing …"), "{line}");
         let line = missing_of(&[optional(false)], "chess").unwrap();
         assert!(line.contains("built without 'play chess'"), "{line}");
+        let line = missing_of(&[optional(false)], "--loud").unwrap();
+        assert!(line.ends_with("cargo run --release --features extra -- …"), "{line}");
         assert_eq!(missing_of(&[optional(false)], "walk"), None);
         assert_eq!(missing_of(&[optional(true)], "sing"), None);
         assert!(after_help_of(&[optional(false)]).contains("dance, sing, play chess (amusements)"));

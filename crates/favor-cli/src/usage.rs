@@ -24,9 +24,10 @@ pub(crate) fn explain(error: &Error) -> ExitCode {
     }
 }
 
-/// That the subcommand exists but not in this build, if so.
+/// That the subcommand or the option exists but not in this build, if so.
 fn left_out(error: &Error) -> Option<String> {
-    match error.get(ContextKind::InvalidSubcommand)? {
+    let unknown = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
+    match unknown.into_iter().find_map(|kind| error.get(kind))? {
         ContextValue::String(name) => optional::missing(name),
         _ => None,
     }

@@ -87,7 +87,7 @@ fn plain_sums(
     batches: &[RecordBatch],
     model: &Model,
     threads: usize,
-) -> Result<KeySums, favor::Error> {
+) -> Result<Vec<KeySums>, favor::Error> {
     let scales: Vec<(f64, f64)> = model
         .about()
         .encoder
@@ -108,9 +108,11 @@ fn plain_sums(
             .collect();
         workers.into_iter().map(|w| w.join().expect("no panic")).collect()
     });
-    let mut total = KeySums::new(map, CLASSES);
+    let mut total: Vec<KeySums> = (0..CLASSES).map(|_| KeySums::new(map, 1)).collect();
     for part in parts {
-        total.merge(&part?)?;
+        for (total, part) in total.iter_mut().zip(part?) {
+            total.merge(&part)?;
+        }
     }
     Ok(total)
 }
@@ -119,19 +121,23 @@ fn part_sums(
     batches: &[RecordBatch],
     scales: &[(f64, f64)],
     map: &FeatureMap,
-) -> Result<KeySums, favor::Error> {
-    let mut sums = KeySums::new(map, CLASSES);
+) -> Result<Vec<KeySums>, favor::Error> {
+    let mut sums: Vec<KeySums> = (0..CLASSES).map(|_| KeySums::new(map, 1)).collect();
     for batch in batches {
-        let mut rows = Matrix::zeros(batch.num_rows(), COLUMNS);
-        for (c, (centre, inverse)) in scales.iter().enumerate() {
-            let values = batch.column(c).as_primitive::<Float32Type>().values();
-            let places = rows.as_mut_slice()[c..].iter_mut().step_by(COLUMNS);
-            places.zip(values).for_each(|(p, v)| *p = ((f64::from(*v) - centre) * inverse) as f32);
-        }
         let labels = batch.column(COLUMNS).as_primitive::<Int64Type>().values();
-        let mut values = Matrix::zeros(batch.num_rows(), CLASSES);
-        labels.iter().enumerate().for_each(|(i, l)| values[(i, *l as usize)] = 1.0_f32);
-        sums.add_tiled(map, rows.view(), values.view())?;
+        let mut members: Vec<Vec<usize>> = vec![vec![]; CLASSES];
+        labels.iter().enumerate().for_each(|(i, l)| members[*l as usize].push(i));
+        for (sums, members) in sums.iter_mut().zip(&members).filter(|(_, m)| !m.is_empty()) {
+            let mut rows = Matrix::zeros(members.len(), COLUMNS);
+            for (c, (centre, inverse)) in scales.iter().enumerate() {
+                let values = batch.column(c).as_primitive::<Float32Type>().values();
+                let places = rows.as_mut_slice()[c..].iter_mut().step_by(COLUMNS);
+                let encode = |i: &usize| ((f64::from(values[*i]) - centre) * inverse) as f32;
+                places.zip(members).for_each(|(p, i)| *p = encode(i));
+            }
+            let ones = Matrix::from_fn(members.len(), 1, |_, _| 1.0_f32);
+            sums.add_tiled(map, rows.view(), ones.view())?;
+        }
     }
     Ok(sums)
 }

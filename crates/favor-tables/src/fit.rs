@@ -110,7 +110,12 @@ pub async fn fit(table: &Table, request: &Request, progress: &Arc<Progress>) -> 
     let target = request.target.as_ref().filter(|_| goal != Goal::Density);
     let target = match target {
         Some(name) => {
-            Some(Target { name: name.clone(), data_type: table.data_type(name)?.to_string() })
+            // One type for all texts: which of them a reader gives must not show in the model.
+            let data_type = match table.data_type(name)? {
+                text if is_text(&text) => DataType::Utf8,
+                other => other,
+            };
+            Some(Target { name: name.clone(), data_type: data_type.to_string() })
         }
         None => None,
     };

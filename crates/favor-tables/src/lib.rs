@@ -37,6 +37,7 @@
 //! [`Moments`]: favor::Moments
 
 mod aggregate;
+mod bucket;
 mod encode;
 mod engine;
 mod error;
@@ -48,6 +49,7 @@ mod model;
 mod predict;
 mod progress;
 mod report;
+mod rows;
 mod sigma;
 mod source;
 mod states;
@@ -68,6 +70,7 @@ pub use functions::{
 pub use model::{About, Class, Model, Target};
 pub use predict::{Predictor, Wishes, predictions};
 pub use progress::{Progress, Stage};
+pub use rows::{engine_predictions, rows_from_bytes, rows_function, rows_to_bytes};
 pub use sigma::{Curve, Search, Trial, grid};
 pub use source::{Source, Table, session};
 pub use task::{Prior, Task};

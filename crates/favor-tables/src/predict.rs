@@ -71,6 +71,10 @@ impl Predictor {
         &self.model
     }
 
+    pub(crate) fn gives_probabilities(&self) -> bool {
+        self.probabilities
+    }
+
     /// The column of the predictions.
     pub fn field(&self) -> Field {
         let data_type = self.labels.as_ref().map_or(&DataType::Float64, |l| l.data_type());
@@ -82,7 +86,7 @@ impl Predictor {
     }
 
     /// All columns that are made.
-    fn fields(&self) -> Vec<Field> {
+    pub(crate) fn fields(&self) -> Vec<Field> {
         let mut fields = vec![self.field(), Field::new("relative_error", DataType::Float64, true)];
         if self.probabilities {
             let name = |label: &String| Field::new(format!("p_{label}"), DataType::Float64, true);
@@ -120,7 +124,7 @@ impl Predictor {
     }
 
     /// All columns that are made of a batch.
-    fn columns(&self, columns: &[ArrayRef], count: usize) -> Result<Vec<ArrayRef>> {
+    pub(crate) fn columns(&self, columns: &[ArrayRef], count: usize) -> Result<Vec<ArrayRef>> {
         let outputs = self.outputs(columns)?;
         let places = places(&outputs, count);
         let mut out = vec![self.prediction(&outputs, &places)?];

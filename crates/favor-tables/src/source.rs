@@ -1,7 +1,7 @@
 //! Where a table comes from: files, globs, folders, or a query.
 
 use crate::engine::{self, Reading};
-use crate::{Error, Result};
+use crate::{Error, Result, bucket};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::execution::context::SQLOptions;
@@ -47,7 +47,7 @@ impl From<DataFrame> for Table {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+pub(crate) enum Format {
     Csv,
     Parquet,
     Arrow,
@@ -72,7 +72,7 @@ impl Table {
     }
 
     async fn open_files(session: &SessionContext, paths: &[String]) -> Result<Self> {
-        let files = resolve(paths)?;
+        let files = resolve(&bucket::expand(session, paths).await?)?;
         let format = common_format(&files)?;
         let extension = extension(&files[0]);
         let dotted = format!(".{extension}");
@@ -170,7 +170,7 @@ fn resolve(paths: &[String]) -> Result<Vec<String>> {
     }
 }
 
-fn is_address(path: &str) -> bool {
+pub(crate) fn is_address(path: &str) -> bool {
     path.contains("://")
 }
 
@@ -212,7 +212,7 @@ fn extension(file: &str) -> String {
     file.rsplit_once('.').map_or("", |(_, e)| e).to_owned()
 }
 
-fn format_of(file: &str) -> Option<Format> {
+pub(crate) fn format_of(file: &str) -> Option<Format> {
     match extension(file).to_ascii_lowercase().as_str() {
         "csv" | "tsv" => Some(Format::Csv),
         "parquet" => Some(Format::Parquet),

@@ -1,6 +1,8 @@
 //! The subcommands: each turns its arguments into plain data and calls one function of the lab.
 
 mod bench;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod demo;
 mod inspect;
 mod near;
@@ -16,6 +18,8 @@ use crate::failure::Outcome;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Bench(bench::Arguments),
+    #[cfg(feature = "cluster")]
+    Cluster(cluster::Arguments),
     Demo(demo::Arguments),
     Inspect(inspect::Arguments),
     Near(near::Arguments),
@@ -44,6 +48,8 @@ impl Command {
     pub(crate) fn run(self) -> Outcome {
         match self {
             Self::Bench(arguments) => arguments.run(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(arguments) => arguments.run(),
             Self::Demo(arguments) => arguments.run(),
             Self::Inspect(arguments) => arguments.run(),
             Self::Near(arguments) => arguments.run(),

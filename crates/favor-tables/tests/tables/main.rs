@@ -1,5 +1,6 @@
 //! Models on tables against plain computations, in one program: it links a query engine.
 
+mod buckets;
 mod common;
 mod errors;
 mod files;
@@ -8,5 +9,6 @@ mod functions;
 #[cfg(feature = "linfa")]
 mod linfa;
 mod predicting;
+mod rows;
 mod sources;
 mod streaming;

@@ -1,11 +1,11 @@
 //! `favor fit`.
 
+use super::place::Place;
 use super::{Data, run};
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use favor_tables::{
     Coupling, Family, Goal, Missing, Model, Prior, Request, Search, Sigma, Table, fit, fit_like,
-    session,
 };
 use std::path::PathBuf;
 
@@ -27,6 +27,8 @@ const EXAMPLES: &str = "Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     data: Data,
+    #[command(flatten)]
+    place: Place,
     /// The column to predict
     #[arg(long, value_name = "COLUMN", required_unless_present_any = ["density", "map_of"])]
     target: Option<String>,
@@ -140,12 +142,17 @@ impl Arguments {
         let like = self.map_of.as_deref().map(Model::load).transpose()?;
         let threads = self.data.threads;
         let model = run(threads, async |progress| {
-            let table = Table::open(&session(threads), &source).await?;
-            let model = match &like {
-                Some(like) => fit_like(&table, like, &progress).await?,
-                None => fit(&table, &request, &progress).await?,
+            let place = &self.place;
+            let table = Table::open(&place.session(&self.data).await?, &source).await?;
+            let work = async {
+                let model = match &like {
+                    Some(like) => fit_like(&table, like, &progress).await,
+                    None => fit(&table, &request, &progress).await,
+                };
+                let model = model.map_err(|e| place.explain(e))?;
+                Ok::<_, Failure>(place.complete(model)?)
             };
-            Ok::<_, Failure>(model)
+            place.watched(work).await
         })?;
         model.save(&self.out)?;
         terminal::print(&format!("{}\nwrote {}\n", model.to_text(), self.out.display()))

@@ -4,6 +4,7 @@ pub(super) mod evaluate;
 pub(super) mod fit;
 pub(super) mod info;
 pub(super) mod merge;
+pub(super) mod place;
 pub(super) mod predict;
 pub(super) mod update;
 
@@ -60,23 +61,32 @@ pub(super) fn run<T: Send>(
 fn show(progress: Arc<Progress>, done: &AtomicBool) {
     let bar = ProgressBar::new_spinner();
     let style = |template| ProgressStyle::with_template(template).ok();
-    let (known, unknown) = (
+    let (known, unknown, elsewhere) = (
         style("{prefix} [{bar:30}] {human_pos}/{human_len} rows {msg} {eta}"),
         style("{prefix} {spinner} {human_pos} rows {msg}"),
+        // Of rows that a cluster reads nothing is heard.
+        style("{prefix} {spinner} {elapsed}"),
     );
-    let mut current = Stage::default();
+    let mut current = (Stage::default(), false);
     let mut began = Instant::now();
     while !done.load(Ordering::Relaxed) {
         let (stage, rows) = progress.now();
-        if stage != current {
+        if stage != current.0 {
             began = Instant::now();
-            bar.set_prefix(stage.name);
-            bar.set_length(stage.total.unwrap_or(0));
-            let style = if stage.total.is_some() { &known } else { &unknown };
+        }
+        let now = (stage, rows > 0);
+        if now != current {
+            bar.set_prefix(now.0.name);
+            bar.set_length(now.0.total.unwrap_or(0));
+            let style = match (now.1, now.0.total) {
+                (false, _) => &elsewhere,
+                (true, Some(_)) => &known,
+                (true, None) => &unknown,
+            };
             if let Some(style) = style {
                 bar.set_style(style.clone().progress_chars("=> "));
             }
-            current = stage;
+            current = now;
         }
         bar.set_position(rows);
         let rate = rows as f64 / began.elapsed().as_secs_f64().max(1e-3);

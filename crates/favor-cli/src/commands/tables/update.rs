@@ -1,9 +1,10 @@
 //! `favor update`.
 
+use super::place::Place;
 use super::{Data, run};
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
-use favor_tables::{Model, Table, session, update};
+use favor_tables::{Model, Table, update};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -22,6 +23,8 @@ pub(crate) struct Arguments {
     model: PathBuf,
     #[command(flatten)]
     data: Data,
+    #[command(flatten)]
+    place: Place,
     /// The file to write; the model itself by default
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -32,8 +35,13 @@ impl Arguments {
         let model = Model::load(&self.model)?;
         let (source, threads) = (self.data.source(), self.data.threads);
         let newer = run(threads, async |progress| {
-            let table = Table::open(&session(threads), &source).await?;
-            Ok::<_, Failure>(update(&table, &model, &progress).await?)
+            let place = &self.place;
+            let table = Table::open(&place.session(&self.data).await?, &source).await?;
+            let work = async {
+                let newer = update(&table, &model, &progress).await;
+                Ok::<_, Failure>(place.complete(newer.map_err(|e| place.explain(e))?)?)
+            };
+            place.watched(work).await
         })?;
         let out = self.out.unwrap_or(self.model);
         newer.save(&out)?;

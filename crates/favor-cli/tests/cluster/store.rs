@@ -1,0 +1,77 @@
+//! Tables in a bucket. Needs a server that speaks the protocol of S3: the program `moto_server`,
+//! named by `FAVOR_MOTO_SERVER`; `cargo xtask test` installs it.
+
+use crate::data::{points, write};
+use crate::harness::{Cluster, Executor, Process, exchange, favor, get, wait};
+use favor_tables::Model;
+use std::process::Command;
+
+#[test]
+fn tables_in_a_bucket() {
+    let Some(program) = std::env::var_os("FAVOR_MOTO_SERVER") else {
+        eprintln!("skipped: FAVOR_MOTO_SERVER names no program");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (address, port) = (free.to_string(), free.port().to_string());
+    let _server = Process::spawn(Command::new(program).args(["-H", "127.0.0.1", "-p", &port]));
+    wait("server", || get(&address, "/moto-api/").contains("200 OK").then_some(()));
+    let put = |path: &str, body: &[u8]| {
+        let answer = exchange(&address, "PUT", path, body).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    };
+    put("/shells", &[]);
+    std::fs::create_dir(folder.join("train")).unwrap();
+    for part in 0..3 {
+        let name = format!("train/{part}.parquet");
+        write(&folder.join(&name), points(500 * part, 500));
+        put(&format!("/shells/{name}"), &std::fs::read(folder.join(&name)).unwrap());
+    }
+    let endpoint = format!("http://{address}");
+    let environment = [
+        ("AWS_ENDPOINT", endpoint.as_str()),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ACCESS_KEY_ID", "someone"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ];
+    let cluster = Cluster::with(folder, &[], &[Executor::default(); 2], &environment);
+    let url = cluster.url();
+    let run = |arguments: &[&str]| {
+        let mut process = Process::start(folder, arguments, &environment);
+        let status = process.ended();
+        (status.code(), process.lines())
+    };
+    let fit =
+        ["--target", "label", "--ignore", "id,y", "--features", "64", "--sigma", "1", "--out"];
+    favor(folder, &[&["fit", "train"], &fit[..], &["one.favor"]].concat());
+    let many = ["many.favor", "--cluster", &url, "--partitions", "3"];
+    let (code, lines) = run(&[&["fit", "s3://shells/train/*.parquet"], &fit[..], &many].concat());
+    assert_eq!(code, Some(0), "{lines:#?}");
+    let load = |name: &str| Model::load(&folder.join(name)).unwrap();
+    let (one, many) = (load("one.favor"), load("many.favor"));
+    assert_eq!(one.about().classes, many.about().classes);
+    assert_eq!(one.moments().count(), many.moments().count());
+
+    let predict = ["predict", "one.favor", "--keep", "id", "--out"];
+    favor(folder, &[&predict[..], &["one.csv", "train"]].concat());
+    let bucket = ["many.csv", "s3://shells/train/", "--cluster", &url];
+    let (code, lines) = run(&[&predict[..], &bucket].concat());
+    assert_eq!(code, Some(0), "{lines:#?}");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    assert_eq!(read("one.csv").lines().count(), 1501);
+    let labels = |text: String| -> Vec<String> {
+        let mut found: Vec<String> =
+            text.lines().map(|l| l.rsplit_once(',').unwrap().0.to_owned()).collect();
+        found.sort();
+        found
+    };
+    assert!(labels(read("one.csv")) == labels(read("many.csv")));
+
+    let missing = ["fit", "s3://shells/nowhere/*.parquet", "--density", "--cluster", &url];
+    let (code, lines) = run(&missing);
+    assert_eq!((code, lines.len()), (Some(2), 1), "{lines:#?}");
+    assert!(lines[0].starts_with("favor: s3://shells/nowhere/*.parquet: "), "{lines:#?}");
+}

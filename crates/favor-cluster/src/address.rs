@@ -1,0 +1,54 @@
+//! Where a process listens.
+
+use favor_tables::{Error, Result};
+
+/// A host and a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Address {
+    /// Reads `HOST:PORT`, with or without `df://` before it. `option` is what it was given for.
+    pub(crate) fn parse(option: &'static str, text: &str) -> Result<Self> {
+        let bare = text.strip_prefix("df://").unwrap_or(text).trim_end_matches('/');
+        let parts = bare.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        match parts {
+            Some((host, port)) if !host.is_empty() && !host.contains(['/', ' ']) => {
+                Ok(Self { host: host.to_owned(), port })
+            }
+            _ => {
+                let reason = format!("'{text}' is no address; give HOST:PORT");
+                Err(Error::Request { what: option, reason })
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_or_refused() {
+        for text in ["df://node-1:50050", "node-1:50050", "df://node-1:50050/"] {
+            let address = Address::parse("--cluster", text).unwrap();
+            assert_eq!(address, Address { host: "node-1".into(), port: 50050 });
+        }
+        assert_eq!(Address::parse("--cluster", "[::1]:7").unwrap().to_string(), "[::1]:7");
+        for text in ["", "node-1", "node-1:", ":5", "node-1:70000", "http://node-1:5", "a b:5"] {
+            let error = Address::parse("--cluster", text).unwrap_err().to_string();
+            assert!(
+                error.starts_with("--cluster: '") && error.ends_with("give HOST:PORT"),
+                "{error}"
+            );
+        }
+    }
+}

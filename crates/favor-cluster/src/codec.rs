@@ -1,0 +1,224 @@
+//! Our functions as bytes, with the version of their code, inside the plans that travel between the
+//! processes of a cluster. All else is Ballista's.
+
+use crate::message::mark;
+use ballista_core::serde::{BallistaLogicalExtensionCodec, BallistaPhysicalExtensionCodec};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::common::{DataFusionError, Result, TableReference};
+use datafusion::datasource::file_format::FileFormatFactory;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{AggregateUDF, Extension, LogicalPlan, ScalarUDF};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_proto::logical_plan::LogicalExtensionCodec;
+use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
+use favor_tables::{
+    aggregate_from_bytes, aggregate_to_bytes, predict_from_bytes, predict_to_bytes,
+    rows_from_bytes, rows_to_bytes,
+};
+use std::sync::Arc;
+
+/// The version of the functions: that of the package, and a number that grows with every change of
+/// what the functions or their states have in their bytes.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-1");
+
+const MAGIC: &[u8] = b"favor";
+
+/// Which of our functions the bytes are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Aggregate = 0,
+    Predict = 1,
+    Rows = 2,
+}
+
+/// Encodes and decodes our functions.
+#[derive(Debug)]
+pub struct Codec {
+    /// Who decodes, for messages.
+    role: &'static str,
+    version: String,
+    logical: BallistaLogicalExtensionCodec,
+    physical: BallistaPhysicalExtensionCodec,
+}
+
+impl Codec {
+    /// The codec of a process, as in "scheduler".
+    pub fn new(role: &'static str) -> Self {
+        Self::of_version(role, VERSION)
+    }
+
+    /// The codec of a process of another build.
+    pub fn of_version(role: &'static str, version: &str) -> Self {
+        let (logical, physical) = Default::default();
+        Self { role, version: version.into(), logical, physical }
+    }
+
+    fn encode(&self, kind: Kind, function: &[u8], buffer: &mut Vec<u8>) {
+        buffer.extend(MAGIC);
+        buffer.push(self.version.len().min(255) as u8);
+        buffer.extend(self.version.bytes().take(255));
+        buffer.push(kind as u8);
+        buffer.extend(function);
+    }
+
+    /// The kind and the bytes of a function, after the check of its version.
+    fn decode<'a>(&self, name: &str, buffer: &'a [u8]) -> Result<(u8, &'a [u8])> {
+        let damaged = || refusal(&format!("the function '{name}' arrived damaged"));
+        let rest = buffer.strip_prefix(MAGIC).ok_or_else(damaged)?;
+        let (length, rest) = rest.split_first().ok_or_else(damaged)?;
+        let (version, rest) = rest.split_at_checked(*length as usize).ok_or_else(damaged)?;
+        if version != self.version.as_bytes() {
+            return Err(refusal(&format!(
+                "the {} has the functions of favor {}, but '{name}' was sent by favor {}; run one \
+                 version of favor everywhere",
+                self.role,
+                self.version,
+                String::from_utf8_lossy(version),
+            )));
+        }
+        let (kind, rest) = rest.split_first().ok_or_else(damaged)?;
+        Ok((*kind, rest))
+    }
+
+    fn scalar(&self, name: &str, buffer: &[u8]) -> Result<Arc<ScalarUDF>> {
+        let (kind, bytes) = self.decode(name, buffer)?;
+        let function = match kind == Kind::Rows as u8 {
+            true => rows_from_bytes(bytes),
+            false => predict_from_bytes(name, bytes),
+        };
+        function.map(Arc::new).map_err(|e| refusal(&e.to_string()))
+    }
+
+    fn aggregate(&self, name: &str, buffer: &[u8]) -> Result<Arc<AggregateUDF>> {
+        let (_, bytes) = self.decode(name, buffer)?;
+        aggregate_from_bytes(name, bytes).map(Arc::new).map_err(|e| refusal(&e.to_string()))
+    }
+
+    /// Other functions have no bytes: they are found by their names.
+    fn encode_scalar(&self, function: &ScalarUDF, buffer: &mut Vec<u8>) {
+        if let Some(bytes) = rows_to_bytes(function) {
+            self.encode(Kind::Rows, &bytes, buffer);
+        } else if let Some(bytes) = predict_to_bytes(function) {
+            self.encode(Kind::Predict, &bytes, buffer);
+        }
+    }
+
+    fn encode_aggregate(&self, function: &AggregateUDF, buffer: &mut Vec<u8>) {
+        if let Some(bytes) = aggregate_to_bytes(function) {
+            self.encode(Kind::Aggregate, &bytes, buffer);
+        }
+    }
+}
+
+fn refusal(message: &str) -> DataFusionError {
+    DataFusionError::Execution(mark(message))
+}
+
+impl LogicalExtensionCodec for Codec {
+    fn try_decode(
+        &self,
+        buf: &[u8],
+        inputs: &[LogicalPlan],
+        context: &TaskContext,
+    ) -> Result<Extension> {
+        self.logical.try_decode(buf, inputs, context)
+    }
+
+    fn try_encode(&self, node: &Extension, buf: &mut Vec<u8>) -> Result<()> {
+        self.logical.try_encode(node, buf)
+    }
+
+    fn try_decode_table_provider(
+        &self,
+        buf: &[u8],
+        table: &TableReference,
+        schema: SchemaRef,
+        context: &TaskContext,
+    ) -> Result<Arc<dyn TableProvider>> {
+        self.logical.try_decode_table_provider(buf, table, schema, context)
+    }
+
+    fn try_encode_table_provider(
+        &self,
+        table: &TableReference,
+        node: Arc<dyn TableProvider>,
+        buf: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.logical.try_encode_table_provider(table, node, buf)
+    }
+
+    fn try_decode_file_format(
+        &self,
+        buf: &[u8],
+        context: &TaskContext,
+    ) -> Result<Arc<dyn FileFormatFactory>> {
+        self.logical.try_decode_file_format(buf, context)
+    }
+
+    fn try_encode_file_format(
+        &self,
+        buf: &mut Vec<u8>,
+        node: Arc<dyn FileFormatFactory>,
+    ) -> Result<()> {
+        self.logical.try_encode_file_format(buf, node)
+    }
+
+    fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
+        self.scalar(name, buf)
+    }
+
+    fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
+        self.encode_scalar(node, buf);
+        Ok(())
+    }
+
+    fn try_decode_udaf(&self, name: &str, buf: &[u8]) -> Result<Arc<AggregateUDF>> {
+        self.aggregate(name, buf)
+    }
+
+    fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
+        self.encode_aggregate(node, buf);
+        Ok(())
+    }
+}
+
+impl PhysicalExtensionCodec for Codec {
+    fn try_decode(
+        &self,
+        buf: &[u8],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        context: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.physical.try_decode(buf, inputs, context, converter)
+    }
+
+    fn try_encode(
+        &self,
+        node: Arc<dyn ExecutionPlan>,
+        buf: &mut Vec<u8>,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<()> {
+        self.physical.try_encode(node, buf, converter)
+    }
+
+    fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
+        self.scalar(name, buf)
+    }
+
+    fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
+        self.encode_scalar(node, buf);
+        Ok(())
+    }
+
+    fn try_decode_udaf(&self, name: &str, buf: &[u8]) -> Result<Arc<AggregateUDF>> {
+        self.aggregate(name, buf)
+    }
+
+    fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
+        self.encode_aggregate(node, buf);
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! An executor: asks a scheduler for tasks, runs them, and serves their results to others.
+
+use crate::address::Address;
+use crate::codec::{Codec, VERSION};
+use crate::engine::Engine;
+use crate::readiness::{Readiness, readiness};
+use crate::{MESSAGE_BYTES, stores};
+use ballista_core::config::TaskSchedulingPolicy;
+use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use favor_tables::{Error, Result};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How an executor is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutorOptions {
+    /// The scheduler, as in `node-1:50050`.
+    pub scheduler: String,
+    /// Where it listens; port 0 takes a free one.
+    pub bind: String,
+    /// The name under which others reach it; the address that the scheduler sees by default.
+    pub host: Option<String>,
+    /// Tasks at a time; all cores by default.
+    pub cores: Option<usize>,
+    /// Where results of tasks are kept until their job ends; a temporary folder by default.
+    pub work: Option<PathBuf>,
+    /// How many seconds to wait for the scheduler.
+    pub wait: u64,
+    /// The version of the functions that it claims to have.
+    pub version: String,
+}
+
+impl Default for ExecutorOptions {
+    fn default() -> Self {
+        Self {
+            scheduler: "127.0.0.1:50050".into(),
+            bind: "127.0.0.1:0".into(),
+            host: None,
+            cores: None,
+            work: None,
+            wait: 30,
+            version: VERSION.into(),
+        }
+    }
+}
+
+/// Runs an executor until it is asked to stop. `started` is told its address when it has found the
+/// scheduler.
+pub async fn serve_executor(options: &ExecutorOptions, started: impl FnOnce(&str)) -> Result<()> {
+    let scheduler = Address::parse("--scheduler", &options.scheduler)?;
+    let bind = Address::parse("--bind", &options.bind)?;
+    let address = Address { port: free_port(&bind)?, ..bind };
+    let cores = match options.cores {
+        Some(0) => {
+            return Err(Error::Request { what: "--cores", reason: "give at least one".into() });
+        }
+        Some(cores) => cores,
+        None => std::thread::available_parallelism().map_or(1, |n| n.get()),
+    };
+    // Kept until the end: dropping it removes the folder.
+    let (work, _temporary) = match &options.work {
+        Some(folder) => {
+            std::fs::create_dir_all(folder).map_err(|e| unusable(folder, &e))?;
+            (folder.clone(), None)
+        }
+        None => {
+            let folder = tempfile::Builder::new().prefix("favor-executor-").tempdir();
+            let folder = folder.map_err(|e| unusable(&std::env::temp_dir(), &e))?;
+            (folder.path().to_owned(), Some(folder))
+        }
+    };
+    await_scheduler(&scheduler, options.wait).await?;
+
+    let codec = Arc::new(Codec::of_version("executor", &options.version));
+    let scratch = work.clone();
+    let config = ExecutorProcessConfig {
+        bind_host: address.host.clone(),
+        external_host: options.host.clone(),
+        port: address.port,
+        scheduler_host: scheduler.host.clone(),
+        scheduler_port: scheduler.port,
+        vcores: cores,
+        task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
+        work_dir: Some(work.display().to_string()),
+        grpc_max_decoding_message_size: MESSAGE_BYTES,
+        grpc_max_encoding_message_size: MESSAGE_BYTES,
+        override_execution_engine: Some(Arc::new(Engine::new(address.to_string()))),
+        override_runtime_producer: Some(Arc::new(move |_| stores::runtime(Some(&scratch)))),
+        override_logical_codec: Some(codec.clone()),
+        override_physical_codec: Some(codec),
+        ..ExecutorProcessConfig::default()
+    };
+    started(&address.to_string());
+    let ended = start_executor_process(Arc::new(config)).await;
+    ended.map_err(|e| Error::Engine(format!("executor: {e}")))
+}
+
+/// The port to listen at; one that is free when none is wanted. The scheduler must know it before
+/// the service begins, so it is found by listening once.
+fn free_port(bind: &Address) -> Result<u16> {
+    let listener = TcpListener::bind(bind.to_string()).and_then(|l| l.local_addr());
+    let found = listener.map_err(|e| Error::Request {
+        what: "--bind",
+        reason: format!("cannot listen at {bind}: {e}"),
+    })?;
+    Ok(found.port())
+}
+
+fn unusable(folder: &std::path::Path, error: &std::io::Error) -> Error {
+    Error::Request { what: "--work", reason: format!("{}: {error}", folder.display()) }
+}
+
+async fn await_scheduler(scheduler: &Address, seconds: u64) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        match readiness(scheduler).await {
+            Readiness::Absent(why) if Instant::now() >= until => {
+                let reason = format!(
+                    "no scheduler answered at {scheduler} within {seconds} s ({why}); start one \
+                     with: favor cluster scheduler --bind {scheduler}"
+                );
+                return Err(Error::Request { what: "--scheduler", reason });
+            }
+            Readiness::Absent(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+            _ => return Ok(()),
+        }
+    }
+}
