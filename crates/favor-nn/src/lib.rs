@@ -13,7 +13,7 @@ pub mod train;
 pub use attention::Attention;
 pub use error::{Error, Result};
 pub use favor::{Coupling, Family, Statistics};
-pub use layer::{AttentionOptions, FavorAttention, FavorAttentionConfig, MapState};
+pub use layer::{AttentionOptions, FavorAttention, FavorAttentionConfig, MapState, Norm};
 
 /// The page with Rust in it, compiled and run by `cargo test`.
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ mod linear;
 mod mask;
 mod tensors;
 
-pub(crate) use host::HostCopy;
+pub(crate) use host::{HostCopy, HostTensor, Shared};
 pub use kind::Attention;
 pub use mask::KeyMask;
 
@@ -89,7 +89,7 @@ pub(crate) fn on_host(tensor: &Tensor<4>) -> bool {
     is_flex(&tensor.device()) && matches!(tensor.dtype(), DType::F32 | DType::F64)
 }
 
-fn is_flex(device: &Device) -> bool {
+pub(crate) fn is_flex(device: &Device) -> bool {
     *device == Device::flex()
         && !matches!(device.as_dispatch(), DispatchDevice::Autodiff(a)
         if a.gradient_checkpointing_strategy() != Default::default())

@@ -2,13 +2,14 @@
 
 use super::BertConfig;
 use crate::attention::{Engine, KeyMask};
-use crate::layer::{AttentionOptions, FavorAttention, FavorAttentionConfig};
+use crate::layer::{
+    AttentionOptions, FavorAttention, FavorAttentionConfig, Norm, drop_some, rowwise,
+};
 use crate::text::Batch;
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::{
-    Dropout, DropoutConfig, Embedding, EmbeddingConfig, Initializer, LayerNorm, LayerNormConfig,
-    Linear, LinearConfig,
+    Dropout, DropoutConfig, Embedding, EmbeddingConfig, Initializer, Linear, LinearConfig,
 };
 use burn::tensor::activation::{gelu, relu};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -26,8 +27,8 @@ pub(super) fn linear(config: &BertConfig, from: usize, to: usize, device: &Devic
     linear
 }
 
-pub(super) fn norm(config: &BertConfig, device: &Device) -> LayerNorm {
-    LayerNormConfig::new(config.hidden_size).with_epsilon(config.layer_norm_eps).init(device)
+pub(super) fn norm(config: &BertConfig, device: &Device) -> Norm {
+    Norm::new(config.hidden_size, config.layer_norm_eps, device)
 }
 
 pub(super) fn activation(relu_instead: bool, x: Tensor<3>) -> Tensor<3> {
@@ -40,7 +41,7 @@ pub struct Embeddings {
     pub(super) word: Embedding,
     position: Embedding,
     token_type: Embedding,
-    norm: LayerNorm,
+    norm: Norm,
     dropout: Dropout,
 }
 
@@ -83,7 +84,7 @@ impl Embeddings {
         let tokens = self.word.forward(ints(batch.ids()));
         let types = self.token_type.forward(ints(batch.types()));
         let sum = tokens + self.positions(batch.length()).unsqueeze::<3>() + types;
-        Ok(self.dropout.forward(self.norm.forward(sum)))
+        Ok(drop_some(&self.dropout, self.norm.forward(sum)))
     }
 
     /// The vectors of the first positions. Where there are more tokens than positions, the known
@@ -114,10 +115,10 @@ impl Embeddings {
 #[derive(Module, Debug)]
 pub struct Layer {
     pub(crate) attention: FavorAttention,
-    attention_norm: LayerNorm,
+    attention_norm: Norm,
     intermediate: Linear,
     output: Linear,
-    output_norm: LayerNorm,
+    output_norm: Norm,
     dropout: Dropout,
     relu: bool,
 }
@@ -153,10 +154,10 @@ impl Layer {
     }
 
     fn forward(&self, x: Tensor<3>, mask: Option<&KeyMask>) -> Result<Tensor<3>> {
-        let attended = self.dropout.forward(self.attention.forward(x.clone(), mask, false)?);
+        let attended = drop_some(&self.dropout, self.attention.forward(x.clone(), mask, false)?);
         let x = self.attention_norm.forward(attended + x);
-        let between = activation(self.relu, self.intermediate.forward(x.clone()));
-        let out = self.dropout.forward(self.output.forward(between));
+        let between = activation(self.relu, rowwise(&self.intermediate, x.clone()));
+        let out = drop_some(&self.dropout, rowwise(&self.output, between));
         Ok(self.output_norm.forward(out + x))
     }
 }

@@ -1,6 +1,7 @@
 //! A model's folder: `config.json` and `model.safetensors`, as transformers reads and writes them.
 
 use super::names::{self, Stored};
+use super::pytorch;
 use super::{Bert, BertConfig};
 use crate::attention::Engine;
 use crate::layer::AttentionOptions;
@@ -16,9 +17,12 @@ use std::path::Path;
 /// The file of the weights.
 const WEIGHTS: &str = "model.safetensors";
 
+/// The file of older folders.
+const OLD_WEIGHTS: &str = "pytorch_model.bin";
+
 impl Bert {
-    /// Reads a model of a folder with `config.json` and `model.safetensors`. It gets the heads that
-    /// the file holds.
+    /// Reads a model of a folder with `config.json` and `model.safetensors`, or else
+    /// `pytorch_model.bin`. It gets the heads that the file holds.
     pub fn load(
         folder: &Path,
         options: AttentionOptions,
@@ -30,18 +34,16 @@ impl Bert {
             return Err(Error::file(folder, reason));
         }
         let config = BertConfig::read(&folder.join("config.json"))?;
-        let path = folder.join(WEIGHTS);
-        if !path.exists() {
-            let reason = match folder.join("pytorch_model.bin").exists() {
-                true => {
-                    "missing; pytorch_model.bin is not read: convert it to safetensors, in Python by \
-                     AutoModel.from_pretrained(folder).save_pretrained(folder)"
-                }
-                false => "missing: the folder holds no weights",
-            };
+        let mut path = folder.join(WEIGHTS);
+        let bytes = if path.exists() {
+            std::fs::read(&path).map_err(|e| Error::file(&path, e))?
+        } else if folder.join(OLD_WEIGHTS).exists() {
+            path = folder.join(OLD_WEIGHTS);
+            pytorch::to_safetensors(&path)?
+        } else {
+            let reason = format!("missing, and {OLD_WEIGHTS} too: the folder holds no weights");
             return Err(Error::file(path, reason));
-        }
-        let bytes = std::fs::read(&path).map_err(|e| Error::file(&path, e))?;
+        };
         let model = Self::from_bytes(&bytes, &config, options, Engine::Auto, device)
             .map_err(|e| Error::file(&path, e))?;
         Ok((model, config))

@@ -4,16 +4,17 @@ mod config;
 mod encoder;
 mod files;
 mod names;
+mod pytorch;
 
 pub use config::BertConfig;
 pub use encoder::{Embeddings, Encoder, Layer};
 
 use crate::attention::Engine;
-use crate::layer::AttentionOptions;
+use crate::layer::{AttentionOptions, Norm};
 use crate::text::Batch;
 use crate::{Error, Result};
 use burn::module::{Module, Param};
-use burn::nn::{Dropout, DropoutConfig, Initializer, LayerNorm, Linear};
+use burn::nn::{Dropout, DropoutConfig, Initializer, Linear};
 use burn::tensor::activation::tanh;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
@@ -21,7 +22,7 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 #[derive(Module, Debug)]
 pub struct MaskedHead {
     transform: Linear,
-    norm: LayerNorm,
+    norm: Norm,
     bias: Param<Tensor<1>>,
     relu: bool,
 }

@@ -1,9 +1,13 @@
 //! Multi-head attention as a module of burn, with any kind of attention.
 
+mod dropout;
 mod maps;
+mod norm;
 
+pub(crate) use dropout::drop_some;
 pub use maps::MapState;
 use maps::Maps;
+pub use norm::Norm;
 
 use crate::attention::{Attention, Engine, KeyMask, attend};
 use crate::{Error, Result};
@@ -138,6 +142,15 @@ impl FavorAttentionConfig {
     }
 }
 
+/// A matrix times every vector of a batch, as one product. With the batch apart, the gradient of the
+/// matrix would be made once for each of its members and then summed.
+pub(crate) fn rowwise(matrix: &Linear, x: Tensor<3>) -> Tensor<3> {
+    let [batch, length, width] = x.dims();
+    let out = matrix.forward(x.reshape([batch * length, width]));
+    let width = out.dims()[1];
+    out.reshape([batch, length, width])
+}
+
 /// Multi-head attention of any kind.
 ///
 /// Every [`redraw`](AttentionOptions::redraw) calls in training the maps are fitted anew to a running
@@ -198,14 +211,14 @@ impl FavorAttention {
             let heads = self.maps.heads();
             x.reshape([batch, length, heads, width / heads]).swap_dims(1, 2)
         };
-        let q = heads(self.query.forward(query));
-        let k = heads(self.key.forward(key));
-        let v = heads(self.value.forward(value));
+        let q = heads(rowwise(&self.query, query));
+        let k = heads(rowwise(&self.key, key));
+        let v = heads(rowwise(&self.value, value));
         let rule = self.maps.rule([&q, &k, &v], mask, causal, training)?;
         let out = attend(q, k, v, &rule, mask, causal, self.engine)?;
         let width = self.maps.heads() * out.dims()[3];
-        let out = self.dropout.forward(out.swap_dims(1, 2).reshape([batch, length, width]));
-        Ok(self.output.forward(out))
+        let out = drop_some(&self.dropout, out.swap_dims(1, 2).reshape([batch, length, width]));
+        Ok(rowwise(&self.output, out))
     }
 
     /// The kind of attention and its maps.

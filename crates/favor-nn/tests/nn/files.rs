@@ -43,7 +43,25 @@ fn folders_that_are_no_models() {
     fs::remove_file(folder.path().join("model.safetensors")).unwrap();
     refused(folder.path(), &["model.safetensors", "missing"]);
     fs::write(folder.path().join("pytorch_model.bin"), b"x").unwrap();
-    refused(folder.path(), &["convert it to safetensors"]);
+    refused(folder.path(), &["pytorch_model.bin", "not weights of PyTorch"]);
+}
+
+/// The file was written by `torch.save`; see make.py.
+#[test]
+fn weights_of_pytorch_are_those_of_safetensors() {
+    let folder = copy();
+    let load = || {
+        let options = AttentionOptions::new(Attention::Exact, 1);
+        Bert::load(folder.path(), options, &Device::flex()).unwrap().0.to_bytes().unwrap()
+    };
+    let right = load();
+    fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+    let old = folder.path().join("pytorch_model.bin");
+    let whole = fs::read(fixture("tiny.bin")).unwrap();
+    fs::write(&old, &whole).unwrap();
+    assert_eq!(load(), right);
+    fs::write(&old, &whole[..whole.len() / 2]).unwrap();
+    refused(folder.path(), &["pytorch_model.bin", "not weights of PyTorch"]);
 }
 
 #[test]
