@@ -5,10 +5,12 @@ pub mod attention;
 pub mod bert;
 mod error;
 mod layer;
+mod npy;
 pub mod run;
 pub mod task;
 pub mod text;
 pub mod train;
+mod weights;
 
 pub use attention::Attention;
 pub use error::{Error, Result};
