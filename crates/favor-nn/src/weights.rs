@@ -16,6 +16,11 @@ pub(crate) struct Stored {
 /// The name of a weight, given its path in the model.
 pub(crate) type Names = fn(&str) -> Option<Stored>;
 
+/// Every weight under its own path, as it is.
+pub(crate) fn own_names(path: &str) -> Option<Stored> {
+    Some(Stored { name: path.to_owned(), transposed: false })
+}
+
 /// The weights of a file, by their names there.
 pub(crate) type Views<'a> = HashMap<String, TensorView<'a>>;
 

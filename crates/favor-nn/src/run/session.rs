@@ -62,6 +62,11 @@ impl<'a, M: Model> Session<'a, M> {
         Ok(Self { trainer, request, checkpoint, watch, loss: None })
     }
 
+    /// The running mean of the losses since the run began or went on.
+    pub(super) fn loss(&self) -> Option<f64> {
+        self.loss
+    }
+
     /// Goes on from the checkpoint, if there is one.
     pub(super) fn resume(&mut self) -> Result<()> {
         match self.checkpoint.exists() {
