@@ -18,8 +18,15 @@ const OPTIONAL: &[Optional] = &[
     Optional {
         feature: "nn",
         built: cfg!(feature = "nn"),
-        subcommands: &["embed", "finetune", "pretrain", "reproduce glue"],
-        about: "transformers with attention by features",
+        subcommands: &[
+            "asr",
+            "embed",
+            "finetune",
+            "pretrain",
+            "reproduce glue",
+            "reproduce speech",
+        ],
+        about: "transformers and speech with attention by features",
     },
 ];
 
