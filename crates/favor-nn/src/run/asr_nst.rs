@@ -16,6 +16,10 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
+/// Texts that a teacher follows. A greedy search knows the probability of one alignment alone, and would
+/// take a word that could begin in either of two frames for a doubtful one.
+const BEAM: usize = 4;
+
 /// What to learn from, and how.
 #[derive(Debug, Clone)]
 pub struct NstRequest {
@@ -144,7 +148,7 @@ fn label(teacher: &Path, unlabelled: &Manifest, confidence: f64) -> Result<Vec<U
     let recordings = read_all(&model.front, &unlabelled.utterances)?;
     let features: Vec<Features> =
         recordings.par_iter().map(|r| model.front.features(r, None)).collect();
-    let heard = model.listen(&features, 1, |_| {})?;
+    let heard = model.listen(&features, BEAM, |_| {})?;
     let mut sure = Vec::new();
     for (utterance, heard) in unlabelled.utterances.iter().zip(heard) {
         if heard.confidence() < confidence {

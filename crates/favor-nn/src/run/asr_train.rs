@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 /// The stream that changes utterances.
 const PURPOSE: u64 = 0x736f_756e;
 
+/// Characters that the prediction network remembers, where labels are characters.
+const CHARACTERS: usize = 5;
+
 /// Steps that are timed to say how long a training takes.
 const TIMED: usize = 5;
 
@@ -122,6 +125,9 @@ impl AsrOptions {
             (config.width, config.layers, config.heads) = (width, layers, heads);
         }
         (config.positions, config.dropout) = (self.positions, self.dropout);
+        if self.units == Units::Characters {
+            config.context = CHARACTERS;
+        }
         config
     }
 }

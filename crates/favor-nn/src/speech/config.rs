@@ -24,6 +24,9 @@ pub struct SpeechConfig {
     pub kernel: usize,
     /// What attention knows about places.
     pub positions: Positions,
+    /// Labels that the prediction network remembers. It must tell the first of two equal words from the
+    /// second where both end in one frame: two words are enough for that, two characters are not.
+    pub context: usize,
     /// The width of the prediction network.
     pub prediction: usize,
     /// The width in which encoder and prediction network meet.
@@ -46,6 +49,7 @@ impl SpeechConfig {
             feed: 4,
             kernel: 15,
             positions: Positions::Rotary,
+            context: 2,
             prediction: 128,
             joint: 160,
             dropout: 0.1,
@@ -69,8 +73,8 @@ impl SpeechConfig {
 
     pub(super) fn check(&self) -> Result<()> {
         let refuse = |what, reason: String| Err(Error::invalid(what, reason));
-        let sizes = [self.input, self.width, self.layers, self.heads, self.feed, self.prediction];
-        if sizes.contains(&0) || self.joint == 0 {
+        let sizes = [self.input, self.width, self.layers, self.heads, self.feed, self.context];
+        if sizes.contains(&0) || self.prediction == 0 || self.joint == 0 {
             return refuse("model", format!("a size of zero in {self:?}"));
         }
         if self.vocabulary < 2 {

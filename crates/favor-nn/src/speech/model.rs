@@ -16,12 +16,9 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use safetensors::SafeTensors;
 use std::collections::HashMap;
 
-/// Labels that the prediction network remembers.
-pub(super) const CONTEXT: usize = 2;
-
 /// A Conformer-Transducer with any kind of attention.
 ///
-/// The prediction network has no state: it sees the last two labels. That is as good as a recurrent one
+/// The prediction network has no state: it sees the last few labels. That is as good as a recurrent one
 /// (M. Ghodsi et al., "RNN-Transducer with stateless prediction network", 2020), and a search can keep its
 /// results.
 ///
@@ -60,7 +57,7 @@ impl Recogniser {
         Ok(Self {
             encoder: Conformer::new(config, options, device)?,
             embedding: EmbeddingConfig::new(vocabulary, prediction).init(device),
-            memory: linear(CONTEXT * prediction, prediction, device),
+            memory: linear(config.context * prediction, prediction, device),
             joint_encoder: linear(width, joint, device),
             joint_memory: linear(prediction, joint, device),
             output: linear(joint, vocabulary, device),
@@ -117,8 +114,13 @@ impl Recogniser {
             let ids = Tensor::<2, Int>::from_data(data, &self.encoder.device());
             self.embedding.forward(ids)
         };
-        let seen = Tensor::cat((1..=CONTEXT).map(before).collect(), 2);
+        let seen = Tensor::cat((1..=self.context()).map(before).collect(), 2);
         relu(self.memory.forward(self.dropout.forward(seen)))
+    }
+
+    /// Labels that the prediction network remembers.
+    pub(super) fn context(&self) -> usize {
+        self.memory.weight.val().dims()[0] / self.embedding.weight.val().dims()[1]
     }
 
     /// Another kind of attention with the same weights.

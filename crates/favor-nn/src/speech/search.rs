@@ -1,6 +1,6 @@
 //! From the encoder's vectors to labels: greedily, or by a beam.
 
-use super::model::{CONTEXT, Recogniser};
+use super::model::Recogniser;
 use super::transducer::{BLANK, log_add, log_sum};
 use crate::{Error, Result};
 use burn::tensor::Tensor;
@@ -136,6 +136,7 @@ fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
 pub struct Search {
     embedding: Vec<f32>,
     prediction: usize,
+    context: usize,
     memory: Layer,
     joint_memory: Layer,
     output: Layer,
@@ -149,6 +150,7 @@ impl Search {
         Ok(Self {
             embedding: numbers(embedding)?,
             prediction,
+            context: model.context(),
             memory: Layer::of(&model.memory)?,
             joint_memory: Layer::of(&model.joint_memory)?,
             output: Layer::of(&model.output)?,
@@ -191,7 +193,7 @@ impl Search {
     }
 
     /// What the joiner gets from the last labels.
-    fn remember(&self, last: [usize; CONTEXT]) -> Vec<f32> {
+    fn remember(&self, last: &[usize]) -> Vec<f32> {
         let seen: Vec<f32> = last
             .iter()
             .flat_map(|l| &self.embedding[l * self.prediction..][..self.prediction])
@@ -206,16 +208,16 @@ impl Search {
 struct Joiner<'a> {
     search: &'a Search,
     rows: &'a [f32],
-    known: HashMap<[usize; CONTEXT], Vec<f32>>,
+    known: HashMap<Vec<usize>, Vec<f32>>,
 }
 
 impl Lattice for Joiner<'_> {
     fn scores(&mut self, frame: usize, labels: &[usize]) -> Vec<f32> {
-        let last: [usize; CONTEXT] = std::array::from_fn(|back| {
-            labels.len().checked_sub(back + 1).map_or(BLANK, |place| labels[place])
-        });
         let search = self.search;
-        let memory = self.known.entry(last).or_insert_with(|| search.remember(last));
+        let back =
+            |back: usize| labels.len().checked_sub(back).map_or(BLANK, |place| labels[place]);
+        let last: Vec<usize> = (1..=search.context).map(back).collect();
+        let memory = self.known.entry(last).or_insert_with_key(|last| search.remember(last));
         let width = memory.len();
         let heard = &self.rows[frame * width..][..width];
         let joint: Vec<f32> = heard.iter().zip(&*memory).map(|(a, b)| (a + b).tanh()).collect();
