@@ -12,7 +12,7 @@ const CUTOFF: f64 = 0.94;
 /// is taken away first.
 ///
 /// ```
-/// let tone = |rate: u32| (0..rate).map(|i| (i as f32 * 440.0 * 6.2831855 / rate as f32).sin());
+/// let tone = |rate: u32| (0..rate).map(move |i| (i as f32 * 440.0 * 6.2831855 / rate as f32).sin());
 /// let found = favor_nn::audio::resample(&tone(16000).collect::<Vec<f32>>(), 16000.0, 8000.0);
 /// let worst = found.iter().zip(tone(8000)).skip(100).take(7800).map(|(a, b)| (a - b).abs());
 /// assert!(found.len() == 8000 && worst.fold(0.0, f32::max) < 2e-3);

@@ -10,7 +10,8 @@ const PURPOSE: u64 = 0x626f_6f74;
 /// Samples of a bootstrap.
 const SAMPLES: usize = 1000;
 
-/// What it takes to turn one sequence into another, with the fewest changes.
+/// What it takes to turn one sequence into another, with the fewest changes; of those ways the one with
+/// the most elements right, so that the numbers are the same whoever counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Edits {
     /// Elements replaced.
@@ -39,7 +40,8 @@ impl Edits {
                 by_added.added += 1;
                 corner = row[j + 1];
                 let ways = [by_pair, by_missing, by_added];
-                row[j + 1] = ways.into_iter().min_by_key(Self::count).unwrap_or(by_pair);
+                row[j + 1] =
+                    ways.into_iter().min_by_key(|e| (e.count(), e.replaced)).unwrap_or(by_pair);
             }
         }
         row[heard.len()]
@@ -147,6 +149,8 @@ mod tests {
         assert_eq!(edits("ab", ""), [0, 2, 0, 2]);
         assert_eq!(edits("abc", "abc"), [0, 0, 0, 3]);
         assert_eq!(edits("abcd", "xabd"), [0, 1, 1, 4]);
+        // Two replaced would be as few.
+        assert_eq!(edits("abc", "acd"), [0, 1, 1, 3]);
     }
 
     /// With half of 400 one-word utterances wrong, the rate has a standard error of 0.025.
