@@ -28,9 +28,16 @@ const OPTIONAL: &[Optional] = &[
     Optional {
         feature: "nn",
         built: cfg!(feature = "nn"),
-        subcommands: &["embed", "finetune", "pretrain", "reproduce glue"],
+        subcommands: &[
+            "asr",
+            "embed",
+            "finetune",
+            "pretrain",
+            "reproduce glue",
+            "reproduce speech",
+        ],
         options: &[],
-        about: "transformers with attention by features",
+        about: "transformers and speech with attention by features",
     },
 ];
 

@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Near(near::Arguments),
     Reproduce(reproduce::Arguments),
     #[cfg(feature = "nn")]
+    Asr(nn::asr::Arguments),
+    #[cfg(feature = "nn")]
     Embed(nn::embed::Arguments),
     #[cfg(feature = "nn")]
     Finetune(nn::finetune::Arguments),
@@ -54,6 +56,8 @@ impl Command {
             Self::Inspect(arguments) => arguments.run(),
             Self::Near(arguments) => arguments.run(),
             Self::Reproduce(arguments) => arguments.run(),
+            #[cfg(feature = "nn")]
+            Self::Asr(arguments) => arguments.run(),
             #[cfg(feature = "nn")]
             Self::Embed(arguments) => arguments.run(),
             #[cfg(feature = "nn")]

@@ -27,6 +27,8 @@ enum Experiment {
     Uci(Uci),
     #[cfg(feature = "nn")]
     Glue(super::nn::glue::Arguments),
+    #[cfg(feature = "nn")]
+    Speech(Box<super::nn::speech::Arguments>),
 }
 
 /// Compare the variances of all families on six kinds of data (Figures 1 and 5).
@@ -87,6 +89,8 @@ impl Arguments {
             Experiment::Uci(arguments) => arguments.run(),
             #[cfg(feature = "nn")]
             Experiment::Glue(arguments) => arguments.run(),
+            #[cfg(feature = "nn")]
+            Experiment::Speech(arguments) => arguments.run(),
         }
     }
 }

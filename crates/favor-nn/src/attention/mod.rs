@@ -80,8 +80,22 @@ pub fn attend(
     match rule {
         Rule::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
         Rule::Chosen(maps, choices) => tensors::chosen(q, k, v, (maps, choices), mask, causal),
-        _ => Ok(tensors::exact(q, k, v, kernel, mask, causal)),
+        _ => Ok(tensors::exact(q, k, v, (kernel, None), mask, causal)),
     }
+}
+
+/// Exact attention with a term for each pair of query and key, `[batch, heads, queries, keys]`, added to
+/// their product before it is scaled.
+pub(crate) fn exact_with_bias(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    bias: Tensor<4>,
+    mask: Option<&KeyMask>,
+    causal: bool,
+) -> Tensor<4> {
+    let kernel = Kernel::attention(q.dims()[3]);
+    tensors::exact(q, k, v, (kernel, Some(bias)), mask, causal)
 }
 
 /// Whether the engine can read the tensor where it lies.

@@ -14,19 +14,25 @@ const STEP: usize = 16;
 /// A logarithm so low that its exponential is nothing, but that can still be added to.
 const NOTHING: f32 = -1e30;
 
-/// Exact attention, with the whole matrix of weights.
+/// Exact attention, with the whole matrix of weights. `bias` is added to the products of queries and
+/// keys, before they are scaled.
 pub(super) fn exact(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
-    kernel: Kernel,
+    (kernel, bias): (Kernel, Option<Tensor<4>>),
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Tensor<4> {
     let (device, [batch, heads, length, _], keys) = (q.device(), q.dims(), k.dims()[2]);
     let shape = [batch, heads, length, keys];
     let (k, v) = without_padding(k, v, mask, &device);
-    let mut logits = q.matmul(k.swap_dims(2, 3)) * kernel.scale().powi(2);
+    let products = q.matmul(k.swap_dims(2, 3));
+    let products = match bias {
+        Some(bias) => products + bias,
+        None => products,
+    };
+    let mut logits = products * kernel.scale().powi(2);
     if let Some(mask) = mask {
         logits = logits.mask_fill(mask.hidden(&device).expand(shape), NOTHING);
     }

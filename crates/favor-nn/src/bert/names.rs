@@ -1,14 +1,8 @@
 //! The names of weights in files of transformers.
 
-/// What a weight of ours is called in a file, without the prefix `bert.`, and whether it lies there
-/// transposed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub(super) name: String,
-    pub(super) transposed: bool,
-}
+use crate::weights::Stored;
 
-/// The name of a weight, given its path in [`Bert`](super::Bert).
+/// The name of a weight without the prefix `bert.`, given its path in [`Bert`](super::Bert).
 pub(super) fn stored(path: &str) -> Option<Stored> {
     let (place, leaf) = path.rsplit_once('.').unwrap_or(("", path));
     if path == "masked.bias" {

@@ -3,11 +3,14 @@
 mod dropout;
 mod maps;
 mod norm;
+mod positions;
 
 pub(crate) use dropout::drop_some;
 pub use maps::MapState;
 use maps::Maps;
 pub use norm::Norm;
+pub use positions::Positions;
+use positions::Relative;
 
 use crate::attention::{Attention, Engine, KeyMask, attend};
 use crate::{Error, Result};
@@ -92,6 +95,8 @@ pub struct FavorAttentionConfig {
     pub dropout: f64,
     /// The kind of attention and its maps.
     pub attention: AttentionOptions,
+    /// What queries and keys know about where they are.
+    pub positions: Positions,
     /// Who computes.
     pub engine: Engine,
 }
@@ -106,6 +111,7 @@ impl FavorAttentionConfig {
             value_dim: None,
             dropout: 0.0,
             attention: AttentionOptions::default(),
+            positions: Positions::None,
             engine: Engine::Auto,
         }
     }
@@ -126,6 +132,8 @@ impl FavorAttentionConfig {
             let reason = format!("{} is not from 0 to below 1", self.dropout);
             return Err(Error::invalid("dropout", reason));
         }
+        let relative =
+            self.positions.init(self.attention.kind, embed_dim, heads, initializer, device)?;
         let linear = |from: usize| {
             let config = LinearConfig::new(from, embed_dim);
             config.with_initializer(initializer.clone()).init(device)
@@ -136,7 +144,9 @@ impl FavorAttentionConfig {
             value: linear(self.value_dim.unwrap_or(embed_dim)),
             output: linear(embed_dim),
             dropout: DropoutConfig::new(self.dropout).init(),
+            relative,
             maps: Maps::new(self.attention, heads, embed_dim / heads)?,
+            positions: self.positions,
             engine: self.engine,
         })
     }
@@ -182,8 +192,11 @@ pub struct FavorAttention {
     /// The projection of the outputs of all heads.
     pub output: Linear,
     dropout: Dropout,
+    relative: Option<Relative>,
     #[module(skip)]
     maps: Maps,
+    #[module(skip)]
+    positions: Positions,
     #[module(skip)]
     engine: Engine,
 }
@@ -211,11 +224,16 @@ impl FavorAttention {
             let heads = self.maps.heads();
             x.reshape([batch, length, heads, width / heads]).swap_dims(1, 2)
         };
-        let q = heads(rowwise(&self.query, query));
-        let k = heads(rowwise(&self.key, key));
+        let q = self.positions.turn(heads(rowwise(&self.query, query)));
+        let k = self.positions.turn(heads(rowwise(&self.key, key)));
         let v = heads(rowwise(&self.value, value));
-        let rule = self.maps.rule([&q, &k, &v], mask, causal, training)?;
-        let out = attend(q, k, v, &rule, mask, causal, self.engine)?;
+        let out = match &self.relative {
+            Some(relative) => relative.attend(q, k, v, mask, causal)?,
+            None => {
+                let rule = self.maps.rule([&q, &k, &v], mask, causal, training)?;
+                attend(q, k, v, &rule, mask, causal, self.engine)?
+            }
+        };
         let width = self.maps.heads() * out.dims()[3];
         let out = drop_some(&self.dropout, out.swap_dims(1, 2).reshape([batch, length, width]));
         Ok(rowwise(&self.output, out))
@@ -228,6 +246,7 @@ impl FavorAttention {
 
     /// Another kind of attention with the same weights. Its maps begin anew.
     pub fn set_options(&mut self, options: AttentionOptions) -> Result<()> {
+        self.positions.check(options.kind)?;
         self.maps = Maps::new(options, self.maps.heads(), self.maps.dim())?;
         Ok(())
     }

@@ -108,15 +108,6 @@ impl Embedded {
     /// The bytes of a NumPy file, `[texts, width]` of `f32`.
     pub fn to_npy(&self) -> Vec<u8> {
         let (rows, columns) = (self.vectors.len(), self.vectors.first().map_or(0, Vec::len));
-        let mut header =
-            format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
-        // Magic, version and length are 10 bytes; the whole is a multiple of 64 and ends a line.
-        header += &" ".repeat(63 - (10 + header.len()) % 64);
-        header.push('\n');
-        let mut out = b"\x93NUMPY\x01\x00".to_vec();
-        out.extend((header.len() as u16).to_le_bytes());
-        out.extend(header.as_bytes());
-        out.extend(self.vectors.iter().flatten().flat_map(|v| v.to_le_bytes()));
-        out
+        crate::npy::matrix(rows, columns, self.vectors.iter().flatten())
     }
 }

@@ -77,8 +77,7 @@ impl FineTuned {
 /// A task, ready to be learned.
 pub(super) struct Tuning {
     pub(super) task: Task,
-    pub(super) config: BertConfig,
-    pub(super) attention: AttentionOptions,
+    config: BertConfig,
     options: TuningOptions,
     train: Vec<Encoded>,
     dev: Vec<Encoded>,
@@ -118,7 +117,7 @@ impl Tuning {
         let steps = epochs * batches.per_epoch();
         let schedule = Schedule { steps, warmup: (warmup * steps as f64).round() as u64, rate };
         let trainer = Trainer::new(bert, schedule, AdamOptions::default(), seed)?;
-        Ok((Self { task, config, attention, options, train, dev, batches, device }, trainer))
+        Ok((Self { task, config, options, train, dev, batches, device }, trainer))
     }
 
     fn steps_per_epoch(&self) -> u64 {
@@ -214,14 +213,9 @@ pub fn finetune(request: &FinetuneRequest, watch: Watch<'_>) -> Result<Outcome<F
     let (tuning, trainer) = Tuning::new(&request.model, task, request.attention, request.options)?;
     std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
     let described = (&request.model, &request.task, request.attention, request.options);
-    let mut session = Session {
-        trainer,
-        request: serde_json::to_string(&described)
-            .map_err(|e| Error::invalid("request", e.to_string()))?,
-        checkpoint: request.out.join("checkpoint.safetensors"),
-        watch,
-    };
-    session.resume(&tuning.config, request.attention)?;
+    let checkpoint = request.out.join("checkpoint.safetensors");
+    let mut session = Session::new(trainer, &described, checkpoint, watch)?;
+    session.resume()?;
     let Some(scores) = tuning.run(&mut session)? else { return Ok(session.stopped()) };
     let names = tuning.task.label_names();
     let model = &session.trainer.model;

@@ -279,14 +279,9 @@ fn run(request: &GlueRequest, cell: &Cell, watch: Watch<'_>) -> Result<Outcome<F
     }
     let (tuning, trainer) = request.tuning(cell)?;
     let described = (cell, request.options(cell), request.attention(cell));
-    let mut session = Session {
-        trainer,
-        request: serde_json::to_string(&described)
-            .map_err(|e| Error::invalid("request", e.to_string()))?,
-        checkpoint: checkpoint(&request.place(cell)),
-        watch,
-    };
-    session.resume(&tuning.config, tuning.attention)?;
+    let checkpoint = checkpoint(&request.place(cell));
+    let mut session = Session::new(trainer, &described, checkpoint, watch)?;
+    session.resume()?;
     let Some(scores) = tuning.run(&mut session)? else { return Ok(session.stopped()) };
     session.finish()?;
     Ok(Outcome::Done(done(scores.last().copied().unwrap_or(0.0))))

@@ -101,14 +101,10 @@ pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Outcome<P
         (steps, batch, length, rate, request.warmup, seed),
     );
     std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
-    let mut session = Session {
-        trainer: Trainer::new(model, schedule, AdamOptions::default(), seed)?,
-        request: serde_json::to_string(&described)
-            .map_err(|e| Error::invalid("request", e.to_string()))?,
-        checkpoint: request.out.join("checkpoint.safetensors"),
-        watch,
-    };
-    session.resume(&config, attention)?;
+    let trainer = Trainer::new(model, schedule, AdamOptions::default(), seed)?;
+    let checkpoint = request.out.join("checkpoint.safetensors");
+    let mut session = Session::new(trainer, &described, checkpoint, watch)?;
+    session.resume()?;
     let masking = Masking { special: tokenizer.special(), words: tokenizer.vocabulary() as u32 };
     let batches = Batches::new(learn.iter().map(|p| p.ids.len()).collect(), batch, seed);
     let loss = |model: &Bert, step: u64| {

@@ -1,11 +1,11 @@
 //! What all training runs share: a checkpoint now and then, and an end when asked for.
 
-use crate::bert::{Bert, BertConfig};
-use crate::layer::AttentionOptions;
-use crate::train::Trainer;
+use crate::bert::Bert;
+use crate::train::{Model, Trainer};
 use crate::{Error, Result};
 use burn::tensor::Tensor;
 use favor_lab::progress::{Listener, Tick};
+use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -39,19 +39,38 @@ pub enum Outcome<T> {
 }
 
 /// One run with its checkpoint.
-pub(super) struct Session<'a> {
-    pub(super) trainer: Trainer,
+pub(super) struct Session<'a, M = Bert> {
+    pub(super) trainer: Trainer<M>,
     /// Describes the run.
-    pub(super) request: String,
-    pub(super) checkpoint: PathBuf,
-    pub(super) watch: Watch<'a>,
+    request: String,
+    checkpoint: PathBuf,
+    watch: Watch<'a>,
+    /// A running mean, which is easier to follow than single losses.
+    loss: Option<f64>,
 }
 
-impl Session<'_> {
+impl<'a, M: Model> Session<'a, M> {
+    /// Begins a run that `described` describes: only the same run goes on from its checkpoint.
+    pub(super) fn new(
+        trainer: Trainer<M>,
+        described: &impl Serialize,
+        checkpoint: PathBuf,
+        watch: Watch<'a>,
+    ) -> Result<Self> {
+        let request = serde_json::to_string(described)
+            .map_err(|e| Error::invalid("request", e.to_string()))?;
+        Ok(Self { trainer, request, checkpoint, watch, loss: None })
+    }
+
+    /// The running mean of the losses since the run began or went on.
+    pub(super) fn loss(&self) -> Option<f64> {
+        self.loss
+    }
+
     /// Goes on from the checkpoint, if there is one.
-    pub(super) fn resume(&mut self, config: &BertConfig, options: AttentionOptions) -> Result<()> {
+    pub(super) fn resume(&mut self) -> Result<()> {
         match self.checkpoint.exists() {
-            true => self.trainer.load_checkpoint(&self.checkpoint, &self.request, config, options),
+            true => self.trainer.load_checkpoint(&self.checkpoint, &self.request),
             false => Ok(()),
         }
     }
@@ -60,15 +79,14 @@ impl Session<'_> {
     pub(super) fn train(
         &mut self,
         end: u64,
-        loss: impl Fn(&Bert, u64) -> Result<Tensor<1>>,
+        loss: impl Fn(&M, u64) -> Result<Tensor<1>>,
     ) -> Result<bool> {
-        let (mut saved, mut mean) = (Instant::now(), None);
+        let mut saved = Instant::now();
         while self.trainer.steps_made() < end {
             let step = self.trainer.steps_made();
             let value = self.trainer.step(|model| loss(model, step))?;
-            // A running mean is easier to follow than single losses.
-            let shown = mean.map_or(value, |mean: f64| 0.95 * mean + 0.05 * value);
-            mean = Some(shown);
+            let shown = self.loss.map_or(value, |mean| 0.95 * mean + 0.05 * value);
+            self.loss = Some(shown);
             let what = format!("loss {shown:.4}");
             let (done, total) = (self.trainer.steps_made(), self.trainer.steps());
             (self.watch.listener)(Tick { done, total, what: &what });
@@ -94,7 +112,7 @@ impl Session<'_> {
     }
 
     /// Removes the checkpoint, which nobody needs any more.
-    pub(super) fn finish(self) -> Result<Bert> {
+    pub(super) fn finish(self) -> Result<M> {
         if self.checkpoint.exists() {
             std::fs::remove_file(&self.checkpoint).map_err(|e| Error::file(&self.checkpoint, e))?;
         }

@@ -1,6 +1,5 @@
 //! AdamW with clipping of the whole gradient, on the host: one pass over each weight.
 
-use crate::bert::Bert;
 use crate::{Error, Result};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Gradients, Tensor, TensorData};
@@ -59,7 +58,12 @@ impl Adam {
     }
 
     /// The model one step further, or none if the gradient is no number.
-    pub(super) fn update(&mut self, model: Bert, gradients: Gradients, rate: f64) -> Option<Bert> {
+    pub(super) fn update<M: Module>(
+        &mut self,
+        model: M,
+        gradients: Gradients,
+        rate: f64,
+    ) -> Option<M> {
         let mut found = Collector { gradients, path: vec![], all: BTreeMap::new() };
         model.visit(&mut found);
         let norm = norm(found.all.values());

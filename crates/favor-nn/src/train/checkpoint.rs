@@ -1,10 +1,8 @@
 //! A training run in one file, from which it goes on to the last bit as if it had not stopped.
 
-use super::Trainer;
 use super::adam::Means;
-use crate::attention::Engine;
-use crate::bert::{Bert, BertConfig};
-use crate::layer::{AttentionOptions, MapState};
+use super::{Model, Trainer};
+use crate::layer::MapState;
 use crate::{Error, Result};
 use favor_lab::output::write_atomically;
 use safetensors::SafeTensors;
@@ -15,13 +13,12 @@ use std::path::Path;
 /// Marks the format.
 const FORMAT: &str = "favor-nn.checkpoint.v1";
 
-impl Trainer {
+impl<M: Model> Trainer<M> {
     /// Writes all that training needs to go on. `request` describes the run: only the same run goes on
     /// from it.
     pub fn save_checkpoint(&self, path: &Path, request: &str) -> Result<()> {
         let weights = self.model.to_bytes()?;
-        let states: Vec<MapState> =
-            self.model.encoder.layers.iter().map(|l| l.attention.map_state()).collect();
+        let states: Vec<MapState> = self.model.attentions().iter().map(|a| a.map_state()).collect();
         let maps = postcard::to_stdvec(&states)
             .map_err(|e| Error::invalid("checkpoint", e.to_string()))?;
         let mut tensors: BTreeMap<String, (Dtype, Vec<u8>)> = BTreeMap::new();
@@ -51,24 +48,12 @@ impl Trainer {
     }
 
     /// Goes on from a checkpoint of the same run.
-    pub fn load_checkpoint(
-        &mut self,
-        path: &Path,
-        request: &str,
-        config: &BertConfig,
-        options: AttentionOptions,
-    ) -> Result<()> {
+    pub fn load_checkpoint(&mut self, path: &Path, request: &str) -> Result<()> {
         let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
-        self.restore(&bytes, request, config, options).map_err(|e| Error::file(path, e))
+        self.restore(&bytes, request).map_err(|e| Error::file(path, e))
     }
 
-    fn restore(
-        &mut self,
-        bytes: &[u8],
-        request: &str,
-        config: &BertConfig,
-        options: AttentionOptions,
-    ) -> Result<()> {
+    fn restore(&mut self, bytes: &[u8], request: &str) -> Result<()> {
         let refuse = |reason: String| Error::invalid("checkpoint", reason);
         let (_, header) =
             SafeTensors::read_metadata(bytes).map_err(|e| refuse(format!("damaged: {e}")))?;
@@ -88,16 +73,15 @@ impl Trainer {
         let part = |name: &str| -> Result<TensorView<'_>> {
             file.tensor(name).map_err(|e| refuse(format!("damaged: {e}")))
         };
-        let device = self.device();
-        let model =
-            Bert::from_bytes(part("weights")?.data(), config, options, Engine::Auto, &device)?;
+        let model = self.model.clone().with_weights(part("weights")?.data())?;
         let states: Vec<MapState> = postcard::from_bytes(part("maps")?.data())
             .map_err(|e| refuse(format!("damaged maps: {e}")))?;
-        if states.len() != model.encoder.layers.len() {
+        let attentions = model.attentions();
+        if states.len() != attentions.len() {
             return Err(refuse("maps of another model".into()));
         }
-        for (layer, state) in model.encoder.layers.iter().zip(states) {
-            layer.attention.set_map_state(state)?;
+        for (attention, state) in attentions.into_iter().zip(states) {
+            attention.set_map_state(state)?;
         }
         let mut means: BTreeMap<String, Means> = BTreeMap::new();
         for (name, view) in file.iter() {

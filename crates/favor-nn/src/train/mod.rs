@@ -9,7 +9,9 @@ pub use adam::AdamOptions;
 pub(crate) use batches::Batches;
 
 use crate::bert::Bert;
+use crate::layer::FavorAttention;
 use crate::{Error, Result};
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use favor::draw::Stream;
 use serde::{Deserialize, Serialize};
@@ -45,20 +47,35 @@ impl Schedule {
     }
 }
 
+/// What can be trained: any module whose attention is ours and whose weights go into a file.
+pub trait Model: Module {
+    /// Where the weights are.
+    fn device(&self) -> Device;
+
+    /// All layers of attention, in their order.
+    fn attentions(&self) -> Vec<&FavorAttention>;
+
+    /// The weights as the bytes of a safetensors file.
+    fn to_bytes(&self) -> Result<Vec<u8>>;
+
+    /// The same model with the weights of such a file.
+    fn with_weights(self, bytes: &[u8]) -> Result<Self>;
+}
+
 /// A model in training.
 #[derive(Debug)]
-pub struct Trainer {
+pub struct Trainer<M = Bert> {
     /// The model, on a device that differentiates.
-    pub model: Bert,
+    pub model: M,
     adam: Adam,
     schedule: Schedule,
     seed: u64,
     step: u64,
 }
 
-impl Trainer {
+impl<M: Model> Trainer<M> {
     /// Begins with a model whose weights are on a device that differentiates.
-    pub fn new(model: Bert, schedule: Schedule, options: AdamOptions, seed: u64) -> Result<Self> {
+    pub fn new(model: M, schedule: Schedule, options: AdamOptions, seed: u64) -> Result<Self> {
         let Schedule { steps, rate, .. } = schedule;
         if steps == 0 || !(rate.is_finite() && rate > 0.0) {
             let reason = format!("{steps} steps at a rate of {rate}; both must be above zero");
@@ -78,11 +95,11 @@ impl Trainer {
     }
 
     /// One step down the gradient of a loss, whose value it gives.
-    pub fn step(&mut self, loss: impl FnOnce(&Bert) -> Result<Tensor<1>>) -> Result<f64> {
+    pub fn step(&mut self, loss: impl FnOnce(&M) -> Result<Tensor<1>>) -> Result<f64> {
         // Each step draws its dropout from its own seed, so that a run can go on from any step.
         let mut stream = Stream::new(self.seed.wrapping_add(self.step), PURPOSE);
         let bits = (0..2).fold(0, |bits, _| bits << 32 | stream.index(1 << 32) as u64);
-        self.device().seed(bits);
+        self.model.device().seed(bits);
         let loss = loss(&self.model)?;
         let value = f64::from(loss.clone().into_scalar::<f32>());
         let astray = |what: &str| {
@@ -100,9 +117,5 @@ impl Trainer {
         }
         self.step += 1;
         Ok(value)
-    }
-
-    fn device(&self) -> Device {
-        self.model.encoder.embeddings.device()
     }
 }

@@ -7,4 +7,6 @@ mod common;
 mod files;
 mod layer;
 mod runs;
+mod speech;
+mod speech_runs;
 mod training;

@@ -1,9 +1,11 @@
 //! The subcommands on transformers: what they share.
 
+pub(super) mod asr;
 pub(super) mod embed;
 pub(super) mod finetune;
 pub(super) mod glue;
 pub(super) mod pretrain;
+pub(super) mod speech;
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal::Bar;

@@ -1,0 +1,156 @@
+//! The recogniser: encoder, prediction network and joiner.
+
+use super::config::SpeechConfig;
+use super::conformer::{Conformer, linear};
+use super::ctc::ctc_loss;
+use super::frames::Frames;
+use super::transducer::{BLANK, transducer_loss};
+use crate::layer::{AttentionOptions, FavorAttention};
+use crate::train::Model;
+use crate::weights::{self, own_names};
+use crate::{Error, Result};
+use burn::module::Module;
+use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, Linear};
+use burn::tensor::activation::{relu, tanh};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use safetensors::SafeTensors;
+use std::collections::HashMap;
+
+/// A Conformer-Transducer with any kind of attention.
+///
+/// The prediction network has no state: it sees the last few labels. That is as good as a recurrent one
+/// (M. Ghodsi et al., "RNN-Transducer with stateless prediction network", 2020), and a search can keep its
+/// results.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use favor_nn::audio::Features;
+/// use favor_nn::speech::{Frames, Recogniser, SpeechConfig};
+/// use favor_nn::{Attention, AttentionOptions};
+/// let config = SpeechConfig { width: 16, layers: 1, ..SpeechConfig::small(13, 11) };
+/// let options = AttentionOptions::new("sde".parse::<Attention>()?, 16);
+/// let model = Recogniser::new(&config, options, &Device::flex())?;
+/// let utterance = Features::new(vec![0.5; 13 * 50], 13)?;
+/// let (states, lengths) = model.encode(&Frames::new([&utterance])?)?;
+/// assert_eq!((states.dims(), lengths), ([1, 13, 16], vec![13]));
+/// # Ok::<(), favor_nn::Error>(())
+/// ```
+#[derive(Module, Debug)]
+pub struct Recogniser {
+    pub(super) encoder: Conformer,
+    pub(super) embedding: Embedding,
+    pub(super) memory: Linear,
+    pub(super) joint_encoder: Linear,
+    pub(super) joint_memory: Linear,
+    pub(super) output: Linear,
+    alone: Linear,
+    dropout: Dropout,
+    #[module(skip)]
+    auxiliary: f64,
+}
+
+impl Recogniser {
+    /// A recogniser with new weights, drawn by the device's own generator.
+    pub fn new(config: &SpeechConfig, options: AttentionOptions, device: &Device) -> Result<Self> {
+        config.check()?;
+        let SpeechConfig { vocabulary, width, prediction, joint, .. } = *config;
+        Ok(Self {
+            encoder: Conformer::new(config, options, device)?,
+            embedding: EmbeddingConfig::new(vocabulary, prediction).init(device),
+            memory: linear(config.context * prediction, prediction, device),
+            joint_encoder: linear(width, joint, device),
+            joint_memory: linear(prediction, joint, device),
+            output: linear(joint, vocabulary, device),
+            alone: linear(width, vocabulary, device),
+            dropout: DropoutConfig::new(config.dropout).init(),
+            auxiliary: config.auxiliary,
+        })
+    }
+
+    /// `[batch, frames / 4, width]` and the lengths there. Rows at padding hold anything.
+    pub fn encode(&self, frames: &Frames) -> Result<(Tensor<3>, Vec<usize>)> {
+        let device = self.encoder.device();
+        let input = self.encoder.input();
+        if frames.dim() != input {
+            let reason = format!("{} numbers a frame where the model takes {input}", frames.dim());
+            return Err(Error::invalid("utterances", reason));
+        }
+        self.encoder.forward(frames, &device)
+    }
+
+    /// The mean loss of utterances with these labels.
+    pub fn loss(&self, frames: &Frames, labels: &[Vec<usize>]) -> Result<Tensor<1>> {
+        let (states, lengths) = self.encode(frames)?;
+        if labels.len() != lengths.len() {
+            let reason = format!("{} for {} utterances", labels.len(), lengths.len());
+            return Err(Error::invalid("labels", reason));
+        }
+        let [batch, length, _] = states.dims();
+        let rows = labels.iter().map(Vec::len).max().unwrap_or(0) + 1;
+        let states = self.dropout.forward(states);
+        let heard = self.joint_encoder.forward(states.clone());
+        let width = heard.dims()[2];
+        let said = self.joint_memory.forward(self.remember(labels, rows));
+        let joint =
+            tanh(heard.reshape([batch, length, 1, width]) + said.reshape([batch, 1, rows, width]));
+        let loss = transducer_loss(self.output.forward(joint), &lengths, labels)?.mean();
+        if self.auxiliary == 0.0 {
+            return Ok(loss);
+        }
+        let alone = ctc_loss(self.alone.forward(states), &lengths, labels)?.mean();
+        Ok(loss + alone * self.auxiliary)
+    }
+
+    /// What the prediction network makes of the labels before each place, `[batch, rows, width]`.
+    fn remember(&self, labels: &[Vec<usize>], rows: usize) -> Tensor<3> {
+        let before = |back: usize| {
+            let ids = labels.iter().flat_map(|labels| {
+                (0..rows).map(move |u| match u.checked_sub(back) {
+                    Some(place) => labels.get(place).copied().unwrap_or(BLANK) as i64,
+                    None => BLANK as i64,
+                })
+            });
+            let data = TensorData::new(ids.collect::<Vec<i64>>(), [labels.len(), rows]);
+            let ids = Tensor::<2, Int>::from_data(data, &self.encoder.device());
+            self.embedding.forward(ids)
+        };
+        let seen = Tensor::cat((1..=self.context()).map(before).collect(), 2);
+        relu(self.memory.forward(self.dropout.forward(seen)))
+    }
+
+    /// Labels that the prediction network remembers.
+    pub(super) fn context(&self) -> usize {
+        self.memory.weight.val().dims()[0] / self.embedding.weight.val().dims()[1]
+    }
+
+    /// Another kind of attention with the same weights.
+    pub fn set_attention(&mut self, options: AttentionOptions) -> Result<()> {
+        for (i, block) in self.encoder.blocks.iter_mut().enumerate() {
+            let seed = options.seed.wrapping_add((i as u64) << 40);
+            block.attention.set_options(AttentionOptions { seed, ..options })?;
+        }
+        Ok(())
+    }
+}
+
+impl Model for Recogniser {
+    fn device(&self) -> Device {
+        self.encoder.device()
+    }
+
+    fn attentions(&self) -> Vec<&FavorAttention> {
+        self.encoder.blocks.iter().map(|block| &block.attention).collect()
+    }
+
+    fn to_bytes(&self) -> Result<Vec<u8>> {
+        weights::serialize(&weights::collect(self, own_names)?, HashMap::new())
+    }
+
+    fn with_weights(self, bytes: &[u8]) -> Result<Self> {
+        let file = SafeTensors::deserialize(bytes)
+            .map_err(|e| Error::invalid("weights", format!("not a safetensors file: {e}")))?;
+        let views = file.iter().map(|(name, view)| (name.to_owned(), view)).collect();
+        let device = self.device();
+        weights::load(self, views, own_names, &device)
+    }
+}
