@@ -8,11 +8,11 @@ use super::depthwise::depthwise;
 use super::frames::{Frames, clear};
 use crate::Result;
 use crate::attention::KeyMask;
-use crate::layer::{AttentionOptions, FavorAttention, FavorAttentionConfig};
-use burn::module::{Module, Param};
-use burn::nn::{
-    Dropout, DropoutConfig, Initializer, LayerNorm, LayerNormConfig, Linear, LinearConfig,
+use crate::layer::{
+    AttentionOptions, FavorAttention, FavorAttentionConfig, Norm, drop_some, rowwise,
 };
+use burn::module::{Module, Param};
+use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};
 use burn::tensor::activation::{sigmoid, silu};
 use burn::tensor::{Device, Tensor};
 
@@ -26,8 +26,8 @@ pub(super) fn linear(from: usize, to: usize, device: &Device) -> Linear {
     linear
 }
 
-fn norm(width: usize, device: &Device) -> LayerNorm {
-    LayerNormConfig::new(width).init(device)
+fn norm(width: usize, device: &Device) -> Norm {
+    Norm::new(width, 1e-5, device)
 }
 
 /// Two convolutions over time with a stride of two and three taps each: four frames become one.
@@ -42,10 +42,10 @@ struct Subsampling {
 impl Subsampling {
     fn forward(&self, frames: &Frames, device: &Device) -> (Tensor<3>, Vec<usize>) {
         let halved = |lengths: &[usize]| lengths.iter().map(|l| l.div_ceil(2)).collect::<Vec<_>>();
-        let x = self.first.forward(halve(frames.tensor(device)));
+        let x = rowwise(&self.first, halve(frames.tensor(device)));
         let lengths = halved(frames.lengths());
-        let x = self.second.forward(halve(clear(silu(x), &lengths)));
-        (self.dropout.forward(self.output.forward(silu(x))), halved(&lengths))
+        let x = rowwise(&self.second, halve(clear(silu(x), &lengths)));
+        (drop_some(&self.dropout, rowwise(&self.output, silu(x))), halved(&lengths))
     }
 }
 
@@ -65,7 +65,7 @@ fn halve(x: Tensor<3>) -> Tensor<3> {
 /// Two matrices with an activation between them.
 #[derive(Module, Debug)]
 struct Feed {
-    norm: LayerNorm,
+    norm: Norm,
     inner: Linear,
     outer: Linear,
     dropout: Dropout,
@@ -83,20 +83,19 @@ impl Feed {
     }
 
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        let inner = silu(self.inner.forward(self.norm.forward(x)));
-        // Not within, where the tensor is widest: drawing would take a tenth of a step's time.
-        self.dropout.forward(self.outer.forward(inner))
+        let inner = silu(rowwise(&self.inner, self.norm.forward(x)));
+        drop_some(&self.dropout, rowwise(&self.outer, inner))
     }
 }
 
 /// Neighbouring frames, each channel by itself, between two matrices.
 #[derive(Module, Debug)]
 struct Convolution {
-    norm: LayerNorm,
+    norm: Norm,
     value: Linear,
     gate: Linear,
     kernel: Param<Tensor<2>>,
-    inner_norm: LayerNorm,
+    inner_norm: Norm,
     output: Linear,
     dropout: Dropout,
 }
@@ -119,10 +118,10 @@ impl Convolution {
 
     fn forward(&self, x: Tensor<3>, lengths: &[usize]) -> Result<Tensor<3>> {
         let x = self.norm.forward(x);
-        let gated = self.value.forward(x.clone()) * sigmoid(self.gate.forward(x));
+        let gated = rowwise(&self.value, x.clone()) * sigmoid(rowwise(&self.gate, x));
         let mixed = depthwise(gated, self.kernel.val(), lengths)?;
-        let out = self.output.forward(silu(self.inner_norm.forward(mixed)));
-        Ok(self.dropout.forward(out))
+        let out = rowwise(&self.output, silu(self.inner_norm.forward(mixed)));
+        Ok(drop_some(&self.dropout, out))
     }
 }
 
@@ -130,11 +129,11 @@ impl Convolution {
 #[derive(Module, Debug)]
 pub struct Block {
     first: Feed,
-    attention_norm: LayerNorm,
+    attention_norm: Norm,
     pub(super) attention: FavorAttention,
     convolution: Convolution,
     second: Feed,
-    norm: LayerNorm,
+    norm: Norm,
     dropout: Dropout,
 }
 
@@ -163,7 +162,7 @@ impl Block {
         let x = x.clone() + self.first.forward(x) * 0.5;
         let attended =
             self.attention.forward(self.attention_norm.forward(x.clone()), mask, false)?;
-        let x = x + self.dropout.forward(attended);
+        let x = x + drop_some(&self.dropout, attended);
         let x = x.clone() + self.convolution.forward(x, lengths)?;
         let x = x.clone() + self.second.forward(x) * 0.5;
         Ok(self.norm.forward(x))

@@ -5,7 +5,7 @@ use super::conformer::{Conformer, linear};
 use super::ctc::ctc_loss;
 use super::frames::Frames;
 use super::transducer::{BLANK, transducer_loss};
-use crate::layer::{AttentionOptions, FavorAttention};
+use crate::layer::{AttentionOptions, FavorAttention, drop_some, rowwise};
 use crate::train::Model;
 use crate::weights::{self, own_names};
 use crate::{Error, Result};
@@ -87,17 +87,19 @@ impl Recogniser {
         }
         let [batch, length, _] = states.dims();
         let rows = labels.iter().map(Vec::len).max().unwrap_or(0) + 1;
-        let states = self.dropout.forward(states);
-        let heard = self.joint_encoder.forward(states.clone());
+        let states = drop_some(&self.dropout, states);
+        let heard = rowwise(&self.joint_encoder, states.clone());
         let width = heard.dims()[2];
-        let said = self.joint_memory.forward(self.remember(labels, rows));
+        let said = rowwise(&self.joint_memory, self.remember(labels, rows));
         let joint =
             tanh(heard.reshape([batch, length, 1, width]) + said.reshape([batch, 1, rows, width]));
-        let loss = transducer_loss(self.output.forward(joint), &lengths, labels)?.mean();
+        let joint = rowwise(&self.output, joint.reshape([batch, length * rows, width]));
+        let joint = joint.reshape([batch as i32, length as i32, rows as i32, -1]);
+        let loss = transducer_loss(joint, &lengths, labels)?.mean();
         if self.auxiliary == 0.0 {
             return Ok(loss);
         }
-        let alone = ctc_loss(self.alone.forward(states), &lengths, labels)?.mean();
+        let alone = ctc_loss(rowwise(&self.alone, states), &lengths, labels)?.mean();
         Ok(loss + alone * self.auxiliary)
     }
 
@@ -115,7 +117,7 @@ impl Recogniser {
             self.embedding.forward(ids)
         };
         let seen = Tensor::cat((1..=self.context()).map(before).collect(), 2);
-        relu(self.memory.forward(self.dropout.forward(seen)))
+        relu(rowwise(&self.memory, drop_some(&self.dropout, seen)))
     }
 
     /// Labels that the prediction network remembers.
