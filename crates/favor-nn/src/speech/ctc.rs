@@ -63,8 +63,8 @@ fn utterance(scores: &[f32], vocabulary: usize, labels: &[usize], gradient: &mut
     let skips = |s: usize| s >= 2 && symbols[s] != BLANK && symbols[s] != symbols[s - 2];
     let none = f64::NEG_INFINITY;
     let mut before = vec![none; frames * states];
-    for s in 0..states.min(2) {
-        before[s] = says(0, s);
+    for (s, first) in before.iter_mut().take(states.min(2)).enumerate() {
+        *first = says(0, s);
     }
     for t in 1..frames {
         for s in 0..states {
