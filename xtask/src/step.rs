@@ -26,7 +26,17 @@ pub(crate) fn cargo(arguments: &str) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments.split_whitespace()).current_dir(places::root());
+    // What cargo told this program of itself. Build scripts of dependencies look at it, and half of them
+    // would be built again whenever cargo is called from here and then by hand.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_package(name)) {
+        command.env_remove(name);
+    }
     command
+}
+
+fn is_of_package(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start))
 }
 
 /// Every feature of the command and of the libraries: what a default build leaves out is tested too.
