@@ -72,14 +72,23 @@ def main() -> None:
         for _ in range(options.rounds):
             for length in LENGTHS:
                 for kind, features in KINDS:
-                    command = [options.favor, "embed", "--model", options.model, "--whole", str(text)]
+                    command = [
+                        options.favor,
+                        "embed",
+                        "--model",
+                        options.model,
+                        "--whole",
+                        str(text),
+                    ]
                     command += ["--length", str(length), "--attention", kind]
                     seconds, memory, vector = run([*command, "--features", str(features)])
                     key = (kind, features, length)
                     before = best.get(key, (math.inf, math.inf))
                     best[key] = (min(seconds, before[0]), min(memory, before[1]))
                     vectors[key] = vector
-                    print(f"{kind} {features} {length}: {seconds:.2f} s, {memory:.0f} MiB", flush=True)
+                    print(
+                        f"{kind} {features} {length}: {seconds:.2f} s, {memory:.0f} MiB", flush=True
+                    )
     options.out.write_text(page(best, vectors, options.rounds))
     print(f"wrote {options.out}")
 
@@ -89,7 +98,9 @@ def page(best: dict, vectors: dict, rounds: int) -> str:
     lines = [f"| tokens | {' | '.join(names)} |", "|---" * (len(KINDS) + 1) + "|"]
     likeness = ["| tokens | " + " | ".join(names[1:]) + " |", "|---" * len(KINDS) + "|"]
     for length in LENGTHS:
-        cells = [f"{best[k, m, length][0]:.2f} s, {best[k, m, length][1]:.0f} MiB" for k, m in KINDS]
+        cells = [
+            f"{best[k, m, length][0]:.2f} s, {best[k, m, length][1]:.0f} MiB" for k, m in KINDS
+        ]
         lines.append(f"| {length} | {' | '.join(cells)} |")
         exact = vectors["exact", 1, length]
         same = [f"{cosine(exact, vectors[k, m, length]):.4f}" for k, m in KINDS[1:]]
