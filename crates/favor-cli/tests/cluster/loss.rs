@@ -57,11 +57,17 @@ fn assert_whole(folder: &Path) {
         let predict = ["predict", model, "data/short.parquet", "--proba", "--out"];
         favor(folder, &[&predict[..], &[&format!("{model}.csv")]].concat());
     }
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    for (a, b) in read("one.favor.csv").lines().zip(read("many.favor.csv").lines()).skip(1) {
-        for (x, y) in a.split(',').zip(b.split(',')) {
+    let rows = |name: &str| -> Vec<Vec<String>> {
+        let text = std::fs::read_to_string(folder.join(name)).unwrap();
+        text.lines().skip(1).map(|l| l.split(',').map(str::to_owned).collect()).collect()
+    };
+    let (one, many) = (rows("one.favor.csv"), rows("many.favor.csv"));
+    assert_eq!((one.len(), many.len()), (ROWS[1], ROWS[1]));
+    for (a, b) in one.iter().zip(&many) {
+        assert_eq!(a.len(), b.len());
+        for (x, y) in a.iter().zip(b) {
             let (x, y): (f64, f64) = (x.parse().unwrap(), y.parse().unwrap());
-            assert!((x - y).abs() <= 2e-5 * x.abs().max(1.0), "{a} {b}");
+            assert!((x - y).abs() <= 2e-5 * x.abs().max(1.0), "{a:?} {b:?}");
         }
     }
 }
