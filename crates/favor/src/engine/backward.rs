@@ -60,7 +60,7 @@ fn query_gradients<T: Number>(
         .map(|(p, out)| {
             let start = p * size;
             let rows: Vec<usize> = (start..(start + size).min(head.q.rows)).collect();
-            let mut scratch = Scratch::new(side, head.v.columns);
+            let mut scratch = Scratch::new(side, head.v.columns, rows.len());
             let mut tile_gradient = GradientTile::new(side, &scratch);
             let mut outputs = OutputGradients::new(scratch.capacity, head.v.columns);
             let mut through = SumGradients::like(sums);
@@ -115,7 +115,7 @@ pub(crate) fn key_gradients<T: Number>(
         .try_for_each(|(p, (out_k, out_v))| {
             let start = p * size;
             let rows = visible(mask, start, (start + size).min(k.rows));
-            let mut scratch = Scratch::new(side, columns);
+            let mut scratch = Scratch::new(side, columns, rows.len());
             let mut tile_gradient = GradientTile::new(side, &scratch);
             let mut unused = vec![T::Real::ZERO; side.weights.width];
             let mut values = scratch.values.clone();

@@ -50,7 +50,7 @@ pub(crate) fn forward_causal<T: Number>(
         .map(|p| {
             let rows = visible(mask, p * size, (p + 1) * size);
             let mut sums = Sums::new(&map.key, columns);
-            sums.add(&map.key, k, v, &rows, &mut Scratch::new(&map.key, columns))?;
+            sums.add(&map.key, k, v, &rows, &mut Scratch::new(&map.key, columns, rows.len()))?;
             Ok(sums)
         })
         .collect();
@@ -127,8 +127,8 @@ impl<'m, R: Real> Walk<'m, R> {
         let width = map.key.weights.width;
         let rows = tokens.min(TILE);
         Self {
-            keys: Scratch::for_rows(&map.key, columns, rows),
-            queries: Scratch::for_rows(&map.query, columns, rows),
+            keys: Scratch::new(&map.key, columns, rows),
+            queries: Scratch::new(&map.query, columns, rows),
             weights: vec![],
             first: vec![R::ZERO; width],
             last: vec![R::ZERO; width],

@@ -33,7 +33,7 @@ pub(crate) fn sum_keys<T: Number>(
         .map(|p| {
             let rows = visible(mask, p * size, ((p + 1) * size).min(keys.rows));
             let mut sums = Sums::new(side, values.columns);
-            let mut scratch = Scratch::new(side, values.columns);
+            let mut scratch = Scratch::new(side, values.columns, rows.len());
             sums.add(side, keys, values, &rows, &mut scratch)?;
             Ok(sums)
         })
@@ -72,7 +72,7 @@ pub(crate) fn apply<T: Number>(
     }
     let size = piece(q.rows);
     out.par_chunks_mut(size * columns).enumerate().try_for_each(|(p, out)| {
-        let mut scratch = Scratch::new(&map.query, columns);
+        let mut scratch = Scratch::new(&map.query, columns, size.min(q.rows));
         let rows: Vec<usize> = (p * size..((p + 1) * size).min(q.rows)).collect();
         let step = scratch.capacity;
         for (rows, out) in rows.chunks(step).zip(out.chunks_mut(step * columns)) {

@@ -88,8 +88,8 @@ impl<R: Cached> Field<'_, R> {
     ) -> Result<()> {
         let (query_side, key_side) = (&self.map.query, &self.map.key);
         let mut sums = Sums::new(key_side, v.columns);
-        let mut key_scratch = Scratch::new(key_side, v.columns);
-        let mut scratch = Scratch::for_rows(query_side, v.columns, ROWS);
+        let mut key_scratch = Scratch::new(key_side, v.columns, k.rows);
+        let mut scratch = Scratch::new(query_side, v.columns, ROWS);
         for step in steps {
             let rows = &keys.rows[step.keys.0..step.keys.1];
             sums.add(key_side, k, v, rows, &mut key_scratch)?;

@@ -81,7 +81,7 @@ fn fast_product<T: Element + Number>(
         .zip(log_scale.par_chunks_mut(size))
         .enumerate()
         .try_for_each(|(p, (out, scales))| {
-            let mut scratch = Scratch::new(&map.query, columns);
+            let mut scratch = Scratch::new(&map.query, columns, scales.len());
             let rows: Vec<usize> = (p * size..p * size + scales.len()).collect();
             let step = scratch.capacity;
             for ((rows, out), scales) in
@@ -184,7 +184,7 @@ fn query_part<T: Element + Number>(
 ) -> Result<SumGradients<T::Real>> {
     let side = &map.query;
     let columns = gradient.columns();
-    let mut scratch = Scratch::new(side, columns);
+    let mut scratch = Scratch::new(side, columns, x.rows());
     let mut tile_gradient = GradientTile::new(side, &scratch);
     let mut through = SumGradients::like(sums);
     let panels = feature_panels(&sums.values, sums.width, side.features);

@@ -80,7 +80,7 @@ fn fast_sums<T: Element + Number>(
     keys: Rows<'_, T>,
     values: Rows<'_, T>,
 ) -> Result<KeySums> {
-    let mut scratch = Scratch::new(side, values.columns());
+    let mut scratch = Scratch::new(side, values.columns(), keys.rows());
     // A column of ones would add up to what the totals are.
     let ones = values.columns() == 1 && values.iter().all(|v| v[0].to_f64() == 1.0);
     let mut total: Option<KeySums> = None;
@@ -145,7 +145,7 @@ fn fast_apply<T: Element + Number>(
     let columns = plain.sums().columns();
     let mut values = Matrix::zeros(queries.rows(), columns);
     let mut log_scale = vec![0.0; queries.rows()];
-    let mut scratch = Scratch::new(&map.query, columns);
+    let mut scratch = Scratch::new(&map.query, columns, queries.rows());
     let rows: Vec<usize> = (0..queries.rows()).collect();
     let step = scratch.capacity;
     for ((rows, out), scales) in rows

@@ -39,12 +39,9 @@ pub(crate) struct Scratch<R: Real> {
 }
 
 impl<R: Real> Scratch<R> {
-    pub(crate) fn new(side: &PackedSide<R>, value_columns: usize) -> Self {
-        Self::for_rows(side, value_columns, usize::MAX)
-    }
-
-    /// Memory for tiles of no more than `rows` rows.
-    pub(crate) fn for_rows(side: &PackedSide<R>, value_columns: usize, rows: usize) -> Self {
+    /// Memory for the tiles of this many rows. Short inputs need less than a whole tile, which would
+    /// have to be cleared for each head.
+    pub(crate) fn new(side: &PackedSide<R>, value_columns: usize, rows: usize) -> Self {
         let kernels = R::kernels();
         let capacity = tile_rows(side.weights.width).min(rows.max(1));
         let stride = side.weights.width + kernels.lanes;
