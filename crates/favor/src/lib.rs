@@ -49,6 +49,7 @@ mod product;
 mod rows;
 mod simd;
 
+pub mod dense;
 pub mod diagnose;
 pub mod draw;
 
