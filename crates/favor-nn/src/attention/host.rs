@@ -13,7 +13,7 @@ use favor::{AdaptiveMaps, Choice, FeatureMap, Gradients, Kernel, Number, Options
 use std::sync::Arc;
 
 /// burn's tensor on the CPU.
-pub(crate) type HostTensor = <Flex as burn::backend::BackendTypes>::FloatTensorPrimitive;
+type HostTensor = <Flex as burn::backend::BackendTypes>::FloatTensorPrimitive;
 
 /// All of a call but its tensors.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ fn backward(saved: &Saved, gradient: &HostTensor) -> [HostTensor; 3] {
 }
 
 /// A number format that both burn and the engine know.
-pub(crate) trait Shared: Number + Element + Pod {}
+trait Shared: Number + Element + Pod {}
 impl Shared for f32 {}
 impl Shared for f64 {}
 

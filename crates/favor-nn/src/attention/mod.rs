@@ -10,7 +10,7 @@ mod linear;
 mod mask;
 mod tensors;
 
-pub(crate) use host::{HostCopy, HostTensor, Shared};
+pub(crate) use host::HostCopy;
 pub use kind::Attention;
 pub use mask::KeyMask;
 
