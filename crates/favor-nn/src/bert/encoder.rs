@@ -3,7 +3,7 @@
 use super::BertConfig;
 use crate::attention::{Engine, KeyMask};
 use crate::layer::{
-    AttentionOptions, FavorAttention, FavorAttentionConfig, Norm, drop_some, rowwise,
+    AttentionOptions, FavorAttention, FavorAttentionConfig, Norm, drop_some, gelu, lookup, rowwise,
 };
 use crate::text::Batch;
 use crate::{Error, Result};
@@ -11,8 +11,8 @@ use burn::module::Module;
 use burn::nn::{
     Dropout, DropoutConfig, Embedding, EmbeddingConfig, Initializer, Linear, LinearConfig,
 };
-use burn::tensor::activation::{gelu, relu};
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::activation::relu;
+use burn::tensor::{Device, Tensor, TensorData};
 
 /// How new weights are drawn.
 pub(super) fn initializer(config: &BertConfig) -> Initializer {
@@ -65,11 +65,9 @@ impl Embeddings {
     }
 
     fn forward(&self, batch: &Batch) -> Result<Tensor<3>> {
-        let device = self.device();
-        let ints = |values: &[u32]| {
-            let values: Vec<i64> = values.iter().map(|v| i64::from(*v)).collect();
-            let data = TensorData::new(values, [batch.len(), batch.length()]);
-            Tensor::<2, Int>::from_data(data, &device)
+        let rows = |table: &Embedding, places: &[u32]| {
+            let places = places.iter().map(|place| i64::from(*place)).collect();
+            lookup(table, places, [batch.len(), batch.length()])
         };
         let [words, _] = self.word.weight.val().dims();
         let [types, _] = self.token_type.weight.val().dims();
@@ -81,8 +79,8 @@ impl Embeddings {
                 return Err(Error::invalid("text", format!("{reason}: another tokenizer?")));
             }
         }
-        let tokens = self.word.forward(ints(batch.ids()));
-        let types = self.token_type.forward(ints(batch.types()));
+        let tokens = rows(&self.word, batch.ids());
+        let types = rows(&self.token_type, batch.types());
         let sum = tokens + self.positions(batch.length()).unsqueeze::<3>() + types;
         Ok(drop_some(&self.dropout, self.norm.forward(sum)))
     }

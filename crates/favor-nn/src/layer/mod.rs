@@ -1,11 +1,17 @@
 //! Multi-head attention as a module of burn, with any kind of attention.
 
+mod affine;
+mod curve;
 mod dropout;
+mod lookup;
 mod maps;
 mod norm;
 mod positions;
 
+pub(crate) use affine::rowwise;
+pub(crate) use curve::{gelu, silu};
 pub(crate) use dropout::drop_some;
+pub(crate) use lookup::lookup;
 pub use maps::MapState;
 use maps::Maps;
 pub use norm::Norm;
@@ -150,15 +156,6 @@ impl FavorAttentionConfig {
             engine: self.engine,
         })
     }
-}
-
-/// A matrix times every vector of a batch, as one product. With the batch apart, the gradient of the
-/// matrix would be made once for each of its members and then summed.
-pub(crate) fn rowwise(matrix: &Linear, x: Tensor<3>) -> Tensor<3> {
-    let [batch, length, width] = x.dims();
-    let out = matrix.forward(x.reshape([batch * length, width]));
-    let width = out.dims()[1];
-    out.reshape([batch, length, width])
 }
 
 /// Multi-head attention of any kind.

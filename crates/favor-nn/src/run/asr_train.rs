@@ -274,7 +274,7 @@ pub fn train_asr(request: &AsrRequest, watch: Watch<'_>) -> Result<Outcome<Train
     let AsrOptions { epochs, judge, .. } = request.options;
     let trainer = training.trainer(request.attention)?;
     std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
-    let weights = trainer.model.num_params();
+    let weights = trainer.model().num_params();
     let per_epoch = training.batches.per_epoch();
     let described = (&request.data, request.attention, request.options);
     let checkpoint = request.out.join("checkpoint.safetensors");
@@ -305,7 +305,7 @@ pub fn train_asr(request: &AsrRequest, watch: Watch<'_>) -> Result<Outcome<Train
         }
         let seconds = start.elapsed().as_secs_f64();
         if (epoch + 1).is_multiple_of(judge) || epoch + 1 == epochs {
-            let model = training.model(&session.trainer.model, request.attention);
+            let model = training.model(session.trainer.model(), request.attention);
             errors = training.judge(&model)?;
         }
         let wer = errors.as_ref().map(|e| e.words.value);
@@ -318,7 +318,7 @@ pub fn train_asr(request: &AsrRequest, watch: Watch<'_>) -> Result<Outcome<Train
         lines.push(Epoch { epoch: epoch + 1, loss, wer: wer.filter(|_| judged), seconds });
         write_log(&log, &lines)?;
     }
-    training.model(&session.trainer.model, request.attention).save(&request.out)?;
+    training.model(session.trainer.model(), request.attention).save(&request.out)?;
     session.finish()?;
     let utterances = training.recordings.len();
     Ok(Outcome::Done(Trained { epochs: lines, errors, utterances, weights }))

@@ -178,7 +178,7 @@ impl Tuning {
             if !session.train(end, loss)? {
                 return Ok(None);
             }
-            scores.push(self.score(&session.trainer.model)?);
+            scores.push(self.score(session.trainer.model())?);
         }
         Ok(Some(scores))
     }
@@ -218,7 +218,7 @@ pub fn finetune(request: &FinetuneRequest, watch: Watch<'_>) -> Result<Outcome<F
     session.resume()?;
     let Some(scores) = tuning.run(&mut session)? else { return Ok(session.stopped()) };
     let names = tuning.task.label_names();
-    let model = &session.trainer.model;
+    let model = session.trainer.model();
     model.save(&request.out, &tuning.config, Some(&names), Some(&request.model))?;
     session.finish()?;
     Ok(Outcome::Done(FineTuned {

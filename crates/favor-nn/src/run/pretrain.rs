@@ -118,8 +118,8 @@ pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Outcome<P
     if !session.train(steps, loss)? {
         return Ok(session.stopped());
     }
-    let (loss, accuracy) = judged(&session.trainer.model.valid(), &judge, batch, &masking)?;
-    session.trainer.model.save(&request.out, &config, None, Some(&request.model))?;
+    let (loss, accuracy) = judged(&session.trainer.model().valid(), &judge, batch, &masking)?;
+    session.trainer.model().save(&request.out, &config, None, Some(&request.model))?;
     session.finish()?;
     Ok(Outcome::Done(Pretrained { pieces: [learn.len(), judge.len()], loss, accuracy }))
 }

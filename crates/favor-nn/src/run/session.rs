@@ -116,6 +116,6 @@ impl<'a, M: Model> Session<'a, M> {
         if self.checkpoint.exists() {
             std::fs::remove_file(&self.checkpoint).map_err(|e| Error::file(&self.checkpoint, e))?;
         }
-        Ok(self.trainer.model)
+        Ok(self.trainer.into_model())
     }
 }

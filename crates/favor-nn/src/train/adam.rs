@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// Weights that a thread updates at a time.
 const PIECE: usize = 1 << 14;
 
+/// Weights of which gradients could be read can be read too.
+const READ: &str = "weights on a device that gave gradients";
+
 /// The numbers of AdamW.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AdamOptions {
@@ -57,18 +60,19 @@ impl Adam {
         Ok(Self { options, means: BTreeMap::new(), updates: 0 })
     }
 
-    /// The model one step further, or none if the gradient is no number.
+    /// The model one step further, or as it was if the gradient is no number. Weights that nobody else
+    /// holds are changed where they lie.
     pub(super) fn update<M: Module>(
         &mut self,
         model: M,
         gradients: Gradients,
         rate: f64,
-    ) -> Option<M> {
+    ) -> (M, bool) {
         let mut found = Collector { gradients, path: vec![], all: BTreeMap::new() };
         model.visit(&mut found);
         let norm = norm(found.all.values());
         if !norm.is_finite() {
-            return None;
+            return (model, false);
         }
         self.updates += 1;
         let AdamOptions { beta1, beta2, clip, .. } = self.options;
@@ -81,7 +85,7 @@ impl Adam {
             decay: rate * self.options.decay,
         };
         let mut mapper = Updater { adam: self, step, gradients: found.all, path: vec![] };
-        Some(model.map(&mut mapper))
+        (model.map(&mut mapper), true)
     }
 }
 
@@ -156,8 +160,7 @@ impl ModuleMapper for Updater<'_> {
         let step = self.step;
         param.map(|tensor| {
             let (shape, device) = (tensor.dims(), tensor.device());
-            let values = tensor.clone().without_autodiff().try_into_vec_as::<f32>();
-            let Ok(mut values) = values else { return tensor };
+            let mut values = tensor.without_autodiff().try_into_vec_as::<f32>().expect(READ);
             step.apply(&mut values, &gradient, means, keep as f32);
             Tensor::from_data(TensorData::new(values, shape), &device).require_grad()
         })

@@ -17,8 +17,9 @@ impl<M: Model> Trainer<M> {
     /// Writes all that training needs to go on. `request` describes the run: only the same run goes on
     /// from it.
     pub fn save_checkpoint(&self, path: &Path, request: &str) -> Result<()> {
-        let weights = self.model.to_bytes()?;
-        let states: Vec<MapState> = self.model.attentions().iter().map(|a| a.map_state()).collect();
+        let weights = self.model().to_bytes()?;
+        let states: Vec<MapState> =
+            self.model().attentions().iter().map(|a| a.map_state()).collect();
         let maps = postcard::to_stdvec(&states)
             .map_err(|e| Error::invalid("checkpoint", e.to_string()))?;
         let mut tensors: BTreeMap<String, (Dtype, Vec<u8>)> = BTreeMap::new();
@@ -73,7 +74,7 @@ impl<M: Model> Trainer<M> {
         let part = |name: &str| -> Result<TensorView<'_>> {
             file.tensor(name).map_err(|e| refuse(format!("damaged: {e}")))
         };
-        let model = self.model.clone().with_weights(part("weights")?.data())?;
+        let model = self.model().clone().with_weights(part("weights")?.data())?;
         let states: Vec<MapState> = postcard::from_bytes(part("maps")?.data())
             .map_err(|e| refuse(format!("damaged maps: {e}")))?;
         let attentions = model.attentions();
@@ -96,7 +97,7 @@ impl<M: Model> Trainer<M> {
             }
         }
         (self.step, self.adam.updates) = (number("step")?, number("updates")?);
-        (self.model, self.adam.means) = (model, means);
+        (self.model, self.adam.means) = (Some(model), means);
         Ok(())
     }
 }

@@ -65,8 +65,8 @@ pub trait Model: Module {
 /// A model in training.
 #[derive(Debug)]
 pub struct Trainer<M = Bert> {
-    /// The model, on a device that differentiates.
-    pub model: M,
+    /// On a device that differentiates. It is away only while a step changes its weights where they lie.
+    model: Option<M>,
     adam: Adam,
     schedule: Schedule,
     seed: u64,
@@ -81,7 +81,17 @@ impl<M: Model> Trainer<M> {
             let reason = format!("{steps} steps at a rate of {rate}; both must be above zero");
             return Err(Error::invalid("training", reason));
         }
-        Ok(Self { model, adam: Adam::new(options)?, schedule, seed, step: 0 })
+        Ok(Self { model: Some(model), adam: Adam::new(options)?, schedule, seed, step: 0 })
+    }
+
+    /// The model as it is now.
+    pub fn model(&self) -> &M {
+        self.model.as_ref().expect("the model is back when a step ends")
+    }
+
+    /// The model, at the end of training.
+    pub fn into_model(self) -> M {
+        self.model.expect("the model is back when a step ends")
     }
 
     /// Steps made.
@@ -99,8 +109,8 @@ impl<M: Model> Trainer<M> {
         // Each step draws its dropout from its own seed, so that a run can go on from any step.
         let mut stream = Stream::new(self.seed.wrapping_add(self.step), PURPOSE);
         let bits = (0..2).fold(0, |bits, _| bits << 32 | stream.index(1 << 32) as u64);
-        self.model.device().seed(bits);
-        let loss = loss(&self.model)?;
+        self.model().device().seed(bits);
+        let loss = loss(self.model())?;
         let value = f64::from(loss.clone().into_scalar::<f32>());
         let astray = |what: &str| {
             let step = self.step + 1;
@@ -111,9 +121,11 @@ impl<M: Model> Trainer<M> {
         }
         let gradients = loss.backward();
         let rate = self.schedule.rate_at(self.step);
-        match self.adam.update(self.model.clone(), gradients, rate) {
-            Some(model) => self.model = model,
-            None => return Err(astray("gradient")),
+        let model = self.model.take().expect("the model is back when a step ends");
+        let (model, changed) = self.adam.update(model, gradients, rate);
+        self.model = Some(model);
+        if !changed {
+            return Err(astray("gradient"));
         }
         self.step += 1;
         Ok(value)

@@ -197,9 +197,13 @@ fn resumed_runs_are_the_same() {
         second.load_checkpoint(&path, "a run").unwrap();
         assert_eq!(second.steps_made(), 9);
         train(&mut second, 9..20);
-        assert_eq!(through.model.to_bytes().unwrap(), second.model.to_bytes().unwrap(), "{kind}");
+        assert_eq!(
+            through.model().to_bytes().unwrap(),
+            second.model().to_bytes().unwrap(),
+            "{kind}"
+        );
         // One step more or less is another model: the comparison can fail.
-        assert_ne!(through.model.to_bytes().unwrap(), first.model.to_bytes().unwrap());
+        assert_ne!(through.model().to_bytes().unwrap(), first.model().to_bytes().unwrap());
         let refused = second.load_checkpoint(&path, "another");
         assert!(refused.unwrap_err().to_string().contains("other settings"));
     }
