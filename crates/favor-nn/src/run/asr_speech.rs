@@ -3,6 +3,7 @@
 
 use super::asr_nst::{NstRequest, nst};
 use super::asr_train::{AsrOptions, AsrRequest, expected_time, train_asr};
+use super::grid::{self, Grid, Plan};
 use super::session::{Outcome, Watch};
 use crate::attention::Attention;
 use crate::layer::AttentionOptions;
@@ -10,11 +11,10 @@ use crate::speech::{Corpus, Errors, Manifest, Utterance, import};
 use crate::{Error, Result};
 use favor_lab::figure::Bars;
 use favor_lab::output::write_atomically;
-use favor_lab::progress::Tick;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How a model is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,17 +85,9 @@ pub struct SpeechCell {
     pub seed: u64,
 }
 
-/// A cell and what came of it, as it is kept.
+/// What decides the result of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Finished {
-    cell: SpeechCell,
-    settings: Settings,
-    errors: Errors,
-    seconds: f64,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Settings {
+pub(super) struct Settings {
     options: AsrOptions,
     redraw: Option<u64>,
     /// Generations and confidence of noisy student training.
@@ -104,48 +96,18 @@ struct Settings {
 
 impl SpeechRequest {
     fn check(&self) -> Result<()> {
-        let empty = [
+        grid::check(&[
             ("modes", self.modes.is_empty()),
             ("attentions", self.attentions.is_empty()),
             ("features", self.features.is_empty() || self.features.contains(&0)),
             ("seeds", self.seeds == 0),
-        ];
-        match empty.iter().find(|(_, empty)| *empty) {
-            Some((what, _)) => Err(Error::invalid(what, "at least one is needed")),
-            None => Ok(()),
-        }
-    }
-
-    /// All cells, seed by seed, so that a run that is stopped has something of everything.
-    fn cells(&self) -> Vec<SpeechCell> {
-        let mut out = Vec::new();
-        for seed in 0..self.seeds {
-            for &mode in &self.modes {
-                for &attention in &self.attentions {
-                    let sizes = match attention.family() {
-                        Some(_) => &self.features[..],
-                        None => &[0],
-                    };
-                    let cell = |&features| SpeechCell { mode, attention, features, seed };
-                    out.extend(sizes.iter().map(cell));
-                }
-            }
-        }
-        out
+        ])
     }
 
     fn folder(&self, cell: &SpeechCell) -> PathBuf {
         let SpeechCell { mode, attention, features, seed } = cell;
         let mode = mode.title().to_lowercase();
         self.out.join("cells").join(format!("{mode}-{attention}-{features}-{seed}"))
-    }
-
-    fn settings(&self, cell: &SpeechCell) -> Settings {
-        Settings {
-            options: AsrOptions { seed: cell.seed, ..self.options },
-            redraw: self.redraw,
-            students: (cell.mode == Mode::Nst).then_some((self.generations, self.confidence)),
-        }
     }
 
     fn attention(&self, cell: &SpeechCell) -> AttentionOptions {
@@ -183,18 +145,49 @@ impl SpeechRequest {
         let bare: Vec<Utterance> = half(1).map(|u| Utterance { text: None, ..u }).collect();
         Manifest::write(&self.manifest("unlabelled"), &bare)
     }
+}
 
-    /// The result of a cell of an earlier run with the same settings.
-    fn known(&self, cell: &SpeechCell) -> Result<Option<Finished>> {
-        let path = self.folder(cell).join("cell.json");
-        let Ok(bytes) = std::fs::read(&path) else { return Ok(None) };
-        let found: Finished = serde_json::from_slice(&bytes)
-            .map_err(|e| Error::file(&path, format!("not a result: {e}; remove it")))?;
-        if found.settings != self.settings(cell) {
-            let reason = "the result of other settings; remove it, or write elsewhere (--out)";
-            return Err(Error::file(path, reason));
+impl Grid for SpeechRequest {
+    type Cell = SpeechCell;
+    type Settings = Settings;
+    type Found = Errors;
+
+    fn cells(&self) -> Vec<SpeechCell> {
+        let mut out = Vec::new();
+        for seed in 0..self.seeds {
+            for &mode in &self.modes {
+                for &attention in &self.attentions {
+                    let cell = |&features| SpeechCell { mode, attention, features, seed };
+                    out.extend(grid::sizes(attention, &self.features).iter().map(cell));
+                }
+            }
         }
-        Ok(Some(found))
+        out
+    }
+
+    fn settings(&self, cell: &SpeechCell) -> Settings {
+        Settings {
+            options: AsrOptions { seed: cell.seed, ..self.options },
+            redraw: self.redraw,
+            students: (cell.mode == Mode::Nst).then_some((self.generations, self.confidence)),
+        }
+    }
+
+    fn place(&self, cell: &SpeechCell) -> PathBuf {
+        self.folder(cell).join("cell.json")
+    }
+
+    fn title(&self, cell: &SpeechCell) -> String {
+        format!("{} {}", cell.column(), cell.attention.title())
+    }
+
+    fn time(&self, cell: &SpeechCell) -> Result<Duration> {
+        let time = expected_time(&self.training(cell))?;
+        Ok(match cell.mode {
+            Mode::Trans => time,
+            // A teacher on half of the utterances, and students on up to all.
+            Mode::Nst => time.mul_f64(0.5 + self.generations as f64),
+        })
     }
 
     fn run(&self, cell: &SpeechCell, watch: Watch<'_>) -> Result<Outcome<Errors>> {
@@ -230,59 +223,11 @@ impl SpeechRequest {
     }
 }
 
-/// What is still to be done, and how long it takes.
-#[derive(Debug, Clone)]
-pub struct SpeechPlan {
-    /// Cells that have a result.
-    pub done: usize,
-    /// For each mode, attention and number of features with cells to do: those, and the time of one.
-    pub ahead: Vec<(SpeechCell, usize, Duration)>,
-}
-
-impl SpeechPlan {
-    /// A line for each.
-    pub fn to_text(&self) -> String {
-        let mut out = format!("{} cells have a result.\n", self.done);
-        let minutes = |time: Duration| time.as_secs_f64() / 60.0;
-        let mut total = 0.0;
-        for (cell, count, each) in &self.ahead {
-            let name = format!("{} {}", cell.column(), cell.attention.title());
-            let _ = writeln!(out, "{name:40} {count:3} × {:6.1} min", minutes(*each));
-            total += *count as f64 * minutes(*each);
-        }
-        let _ = writeln!(out, "in all {:.1} h", total / 60.0);
-        out
-    }
-}
-
 /// Times a few steps of each mode, attention and number of features that has cells to do.
-pub fn plan_speech(request: &SpeechRequest, watch: Watch<'_>) -> Result<SpeechPlan> {
+pub fn plan_speech(request: &SpeechRequest, watch: Watch<'_>) -> Result<Plan> {
     request.check()?;
     request.prepare()?;
-    let (mut done, mut ahead): (usize, Vec<(SpeechCell, usize, Duration)>) = (0, Vec::new());
-    for cell in request.cells() {
-        if request.known(&cell)?.is_some() {
-            done += 1;
-            continue;
-        }
-        let same = |c: &SpeechCell| SpeechCell { seed: cell.seed, ..*c } == cell;
-        match ahead.iter_mut().find(|(c, _, _)| same(c)) {
-            Some((_, count, _)) => *count += 1,
-            None => ahead.push((cell, 1, Duration::ZERO)),
-        }
-    }
-    let total = ahead.len() as u64;
-    for (i, (cell, _, each)) in ahead.iter_mut().enumerate() {
-        let what = format!("timing {} {}", cell.column(), cell.attention);
-        (watch.listener)(Tick { done: i as u64, total, what: &what });
-        let time = expected_time(&request.training(cell))?;
-        *each = match cell.mode {
-            Mode::Trans => time,
-            // A teacher on half of the utterances, and students on up to all.
-            Mode::Nst => time.mul_f64(0.5 + request.generations as f64),
-        };
-    }
-    Ok(SpeechPlan { done, ahead })
+    grid::plan(request, watch)
 }
 
 /// The errors of the grid.
@@ -296,35 +241,14 @@ pub struct SpeechReport {
 pub fn speech(request: &SpeechRequest, watch: Watch<'_>) -> Result<Outcome<SpeechReport>> {
     request.check()?;
     request.prepare()?;
-    let cells = request.cells();
-    let mut found = Vec::new();
-    for (i, cell) in cells.iter().enumerate() {
-        if let Some(known) = request.known(cell)? {
-            found.push((*cell, known.errors, known.seconds));
-            continue;
+    let kept = match grid::run(request, watch)? {
+        Outcome::Done(kept) => kept,
+        Outcome::Stopped { step, steps, checkpoint } => {
+            return Ok(Outcome::Stopped { step, steps, checkpoint });
         }
-        let (column, attention) = (cell.column(), cell.attention);
-        let name = format!("{column} {attention} ({} of {})", i + 1, cells.len());
-        let listener = |tick: Tick<'_>| {
-            let what = format!("{name} {}", tick.what);
-            (watch.listener)(Tick { what: &what, ..tick });
-        };
-        let start = Instant::now();
-        let errors = match request.run(cell, Watch { listener: &listener, ..watch })? {
-            Outcome::Done(errors) => errors,
-            Outcome::Stopped { step, steps, checkpoint } => {
-                return Ok(Outcome::Stopped { step, steps, checkpoint });
-            }
-        };
-        let seconds = start.elapsed().as_secs_f64();
-        let settings = request.settings(cell);
-        let result = Finished { cell: *cell, settings, errors: errors.clone(), seconds };
-        let text = serde_json::to_vec_pretty(&result)
-            .map_err(|e| Error::invalid("result", e.to_string()))?;
-        write_atomically(request.folder(cell).join("cell.json"), &text)?;
-        found.push((*cell, errors, seconds));
-    }
-    let report = SpeechReport { cells: found };
+    };
+    let cells = kept.into_iter().map(|kept| (kept.cell, kept.found, kept.seconds)).collect();
+    let report = SpeechReport { cells };
     write_atomically(request.out.join("speech.csv"), report.to_csv().as_bytes())?;
     write_atomically(request.out.join("speech.md"), report.to_markdown().as_bytes())?;
     write_atomically(request.out.join("speech.svg"), report.to_svg().as_bytes())?;
@@ -358,9 +282,8 @@ impl SpeechReport {
                        |---|---|---|---|---|---|---|\n"
             .to_owned();
         for cell in self.rows() {
-            let of = |value: fn(&Errors) -> f64| spread(&self.values(&cell, value));
-            let size =
-                if cell.features == 0 { "–".to_owned() } else { cell.features.to_string() };
+            let of = |value: fn(&Errors) -> f64| grid::spread(&self.values(&cell, value));
+            let size = grid::size_title(cell.features);
             let _ = writeln!(
                 out,
                 "| {} | {} | {size} | {} | {} | {} | {} |",
@@ -436,17 +359,5 @@ impl SpeechCell {
             0 => self.mode.title().to_owned(),
             m => format!("{}-{m}", self.mode.title()),
         }
-    }
-}
-
-/// Mean and standard deviation, in per cent.
-fn spread(values: &[f64]) -> String {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let deviation = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
-    match values.len() {
-        0 => "–".to_owned(),
-        1 => format!("{:.1}", 100.0 * mean),
-        _ => format!("{:.1} ± {:.1}", 100.0 * mean, 100.0 * deviation),
     }
 }

@@ -1,0 +1,173 @@
+//! A grid of training runs with a file of results for each cell, so that a run that was stopped goes on
+//! where it was.
+
+use super::session::{Outcome, Watch};
+use crate::attention::Attention;
+use crate::{Error, Result};
+use favor_lab::output::write_atomically;
+use favor_lab::progress::Tick;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub(super) trait Grid {
+    /// One run.
+    type Cell: Copy + PartialEq + Serialize + DeserializeOwned;
+    /// All else that decides its result.
+    type Settings: PartialEq + Serialize + DeserializeOwned;
+    /// Its result.
+    type Found: Serialize + DeserializeOwned;
+
+    /// All cells, seed by seed, so that a run that is stopped has something of everything.
+    fn cells(&self) -> Vec<Self::Cell>;
+    fn settings(&self, cell: &Self::Cell) -> Self::Settings;
+    /// The file of the result.
+    fn place(&self, cell: &Self::Cell) -> PathBuf;
+    /// For people; the same for all seeds.
+    fn title(&self, cell: &Self::Cell) -> String;
+    /// How long the cell will take, by a few steps of it.
+    fn time(&self, cell: &Self::Cell) -> Result<Duration>;
+    fn run(&self, cell: &Self::Cell, watch: Watch<'_>) -> Result<Outcome<Self::Found>>;
+}
+
+/// A cell and what came of it, as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Finished<C, S, F> {
+    pub(super) cell: C,
+    settings: S,
+    pub(super) found: F,
+    pub(super) seconds: f64,
+}
+
+type Kept<G> = Finished<<G as Grid>::Cell, <G as Grid>::Settings, <G as Grid>::Found>;
+
+/// The result of a cell of an earlier run with the same settings.
+fn known<G: Grid>(grid: &G, cell: &G::Cell) -> Result<Option<Kept<G>>> {
+    let path = grid.place(cell);
+    let Ok(bytes) = std::fs::read(&path) else { return Ok(None) };
+    let kept: Kept<G> = serde_json::from_slice(&bytes)
+        .map_err(|e| Error::file(&path, format!("not a result: {e}; remove it")))?;
+    if kept.settings != grid.settings(cell) {
+        let reason = "the result of other settings; remove it, or write elsewhere (--out)";
+        return Err(Error::file(path, reason));
+    }
+    Ok(Some(kept))
+}
+
+/// What is still to be done, and how long it takes.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Cells that have a result.
+    pub done: usize,
+    /// Cells to do that differ in their seeds alone: what they are, how many, and the time of one.
+    pub ahead: Vec<(String, usize, Duration)>,
+}
+
+impl Plan {
+    /// The time of everything.
+    pub fn total(&self) -> Duration {
+        self.ahead.iter().map(|(_, count, each)| *each * *count as u32).sum()
+    }
+
+    /// A line for all cells that differ in their seeds alone.
+    pub fn to_text(&self) -> String {
+        let minutes = |time: Duration| time.as_secs_f64() / 60.0;
+        let mut out = format!("{} cells have a result.\n", self.done);
+        for (title, count, each) in &self.ahead {
+            let _ = writeln!(out, "{title:46} {count:3} × {:6.1} min", minutes(*each));
+        }
+        let _ = writeln!(out, "in all {:.1} h", minutes(self.total()) / 60.0);
+        out
+    }
+}
+
+/// Times a few steps of each kind of cell that is to be done.
+pub(super) fn plan<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Plan> {
+    let (mut done, mut first): (usize, Vec<(G::Cell, usize)>) = (0, Vec::new());
+    for cell in grid.cells() {
+        if known(grid, &cell)?.is_some() {
+            done += 1;
+            continue;
+        }
+        let title = grid.title(&cell);
+        match first.iter_mut().find(|(c, _)| grid.title(c) == title) {
+            Some((_, count)) => *count += 1,
+            None => first.push((cell, 1)),
+        }
+    }
+    let total = first.len() as u64;
+    let mut ahead = Vec::new();
+    for (i, (cell, count)) in first.iter().enumerate() {
+        let title = grid.title(cell);
+        let what = format!("timing {title}");
+        (watch.listener)(Tick { done: i as u64, total, what: &what });
+        ahead.push((title, *count, grid.time(cell)?));
+    }
+    Ok(Plan { done, ahead })
+}
+
+/// Runs the cells that have no result yet, and gives all.
+pub(super) fn run<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Outcome<Vec<Kept<G>>>> {
+    let cells = grid.cells();
+    let mut all = Vec::new();
+    for (i, cell) in cells.iter().enumerate() {
+        if let Some(kept) = known(grid, cell)? {
+            all.push(kept);
+            continue;
+        }
+        let path = grid.place(cell);
+        let folder = path.parent().unwrap_or(&path);
+        std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
+        let name = format!("{} ({} of {})", grid.title(cell), i + 1, cells.len());
+        let listener = |tick: Tick<'_>| {
+            let what = format!("{name} {}", tick.what);
+            (watch.listener)(Tick { what: &what, ..tick });
+        };
+        let start = Instant::now();
+        let found = match grid.run(cell, Watch { listener: &listener, ..watch })? {
+            Outcome::Done(found) => found,
+            Outcome::Stopped { step, steps, checkpoint } => {
+                return Ok(Outcome::Stopped { step, steps, checkpoint });
+            }
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        let kept = Finished { cell: *cell, settings: grid.settings(cell), found, seconds };
+        let text = serde_json::to_vec_pretty(&kept)
+            .map_err(|e| Error::invalid("result", e.to_string()))?;
+        write_atomically(path, &text)?;
+        all.push(kept);
+    }
+    Ok(Outcome::Done(all))
+}
+
+/// Refuses lists of a request without members.
+pub(super) fn check(lists: &[(&'static str, bool)]) -> Result<()> {
+    match lists.iter().find(|(_, empty)| *empty) {
+        Some((what, _)) => Err(Error::invalid(what, "at least one is needed")),
+        None => Ok(()),
+    }
+}
+
+/// The numbers of features that an attention is tried with; 0 for attentions without.
+pub(super) fn sizes(attention: Attention, features: &[usize]) -> &[usize] {
+    if attention.family().is_some() { features } else { &[0] }
+}
+
+/// A number of features for people.
+pub(super) fn size_title(features: usize) -> String {
+    if features == 0 { "–".to_owned() } else { features.to_string() }
+}
+
+/// Mean and standard deviation over seeds, in per cent.
+pub(super) fn spread(values: &[f64]) -> String {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let deviation = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+    match values.len() {
+        0 => "–".to_owned(),
+        1 => format!("{:.1}", 100.0 * mean),
+        _ => format!("{:.1} ± {:.1}", 100.0 * mean, 100.0 * deviation),
+    }
+}
