@@ -3,6 +3,7 @@
 use super::Features;
 use favor::draw::Stream;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Changes at random: another speed, noise, and masks over times and bands (D. Park et al.,
 /// "SpecAugment", 2019).
@@ -20,17 +21,17 @@ use serde::{Deserialize, Serialize};
 pub struct Augment {
     /// The speed is drawn from one minus this to one plus this.
     pub speed: f64,
-    /// The fraction of utterances that get noise, from 10 to 30 dB below the signal.
+    /// The fraction of utterances that get noise, from 10 to 30 dB below the signal; sound only.
     pub noise: f64,
     /// Masks over times, each of up to a tenth of the utterance.
     pub time_masks: usize,
-    /// Masks over bands, each of up to a quarter of them.
+    /// Masks over bands, each of up to a quarter of them; sound only.
     pub band_masks: usize,
 }
 
 impl Default for Augment {
     fn default() -> Self {
-        Self { speed: 0.1, noise: 0.3, time_masks: 2, band_masks: 1 }
+        Self { speed: 0.1, noise: 0.3, time_masks: 1, band_masks: 1 }
     }
 }
 
@@ -57,25 +58,30 @@ impl Augment {
         }
     }
 
-    /// Zeros, which are the mean, over some times and bands. With slopes a frame has three parts, in
-    /// which the same bands are masked.
-    pub(super) fn mask(&self, features: &mut Features, parts: usize, stream: &mut Stream) {
+    /// Zeros, which are the mean, over some times.
+    pub(super) fn mask_times(&self, features: &mut Features, stream: &mut Stream) {
         let (dim, frames) = (features.dim(), features.frames());
-        let bands = dim / parts;
-        let mut span = |all: usize, most: usize| {
-            let width = stream.index(most + 1);
-            let start = stream.index(all - width + 1);
-            start..start + width
-        };
         for _ in 0..self.time_masks {
-            let times = span(frames, frames / 10);
+            let times = span(frames, frames / 10, stream);
             features.values_mut()[times.start * dim..times.end * dim].fill(0.0);
         }
+    }
+
+    /// Zeros over some bands.
+    pub(super) fn mask_bands(&self, features: &mut Features, stream: &mut Stream) {
+        let bands = features.dim();
         for _ in 0..self.band_masks {
-            let masked = span(bands, bands / 4);
-            for part in features.values_mut().chunks_mut(bands) {
-                part[masked.clone()].fill(0.0);
+            let masked = span(bands, bands / 4, stream);
+            for frame in features.values_mut().chunks_mut(bands) {
+                frame[masked.clone()].fill(0.0);
             }
         }
     }
+}
+
+/// Up to `most` places that follow one another, of all.
+fn span(all: usize, most: usize, stream: &mut Stream) -> Range<usize> {
+    let width = stream.index(most + 1);
+    let start = stream.index(all - width + 1);
+    start..start + width
 }

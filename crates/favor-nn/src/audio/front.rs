@@ -168,13 +168,23 @@ impl FrontEnd {
             frame.iter_mut().zip(&self.stored.scale).for_each(|(value, scale)| *value *= scale);
         }
         if let Some((augment, stream)) = augment {
-            if matches!(recording, Recording::Ready(_)) {
-                augment.add_noise(out.values_mut(), stream);
+            augment.mask_times(&mut out, stream);
+            // Ready features need not be bands: each cepstrum says something of all of them.
+            if matches!(recording, Recording::Sound(_)) {
+                augment.mask_bands(&mut out, stream);
             }
-            let parts = if self.stored.deltas { 3 } else { 1 };
-            augment.mask(&mut out, parts, stream);
         }
         out
+    }
+
+    /// How loud each frame of these features is, on a scale of its own: the mean of the bands, or the first
+    /// number of ready features, as it is in cepstra.
+    pub fn loudness(&self, features: &Features) -> Vec<f32> {
+        let loudness = |frame: &[f32]| match self.stored.source {
+            Source::LogMel { .. } => frame.iter().sum::<f32>() / frame.len() as f32,
+            Source::Ready { .. } => frame[0],
+        };
+        features.values().chunks(features.dim()).map(loudness).collect()
     }
 
     /// With scales that give each number of these recordings a deviation of one.

@@ -20,6 +20,16 @@ pub(crate) fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     ours(Curve::Silu, x).unwrap_or_else(activation::silu)
 }
 
+/// `1/(1 + e⁻ˣ)`.
+pub(crate) fn sigmoid<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    ours(Curve::Sigmoid, x).unwrap_or_else(activation::sigmoid)
+}
+
+/// The hyperbolic tangent.
+pub(crate) fn tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    ours(Curve::Tanh, x).unwrap_or_else(activation::tanh)
+}
+
 /// The curve by our operation, or the tensor where that cannot be.
 fn ours<const D: usize>(curve: Curve, x: Tensor<D>) -> Result<Tensor<D>, Tensor<D>> {
     if x.dtype() != DType::F32 || !is_flex(&x.device()) {
@@ -34,6 +44,8 @@ fn ours<const D: usize>(curve: Curve, x: Tensor<D>) -> Result<Tensor<D>, Tensor<
 enum Curve {
     Gelu,
     Silu,
+    Sigmoid,
+    Tanh,
 }
 
 #[derive(Debug)]
@@ -51,6 +63,8 @@ impl<const D: usize> HostOperation<1, D> for Along<D> {
         let one = |values: &mut [f32], slopes: &mut [f32]| match self.curve {
             Curve::Gelu => each(values, slopes, gelu_and_slope),
             Curve::Silu => each(values, slopes, silu_and_slope),
+            Curve::Sigmoid => each(values, slopes, sigmoid_and_slope),
+            Curve::Tanh => each(values, slopes, tanh_and_slope),
         };
         if tracked {
             let slopes = kept.par_chunks_mut(PIECE);
@@ -109,6 +123,20 @@ fn silu_and_slope(x: f32) -> (f32, f32) {
     (x * sigmoid, sigmoid * (1.0 + x * (power * sigmoid)))
 }
 
+#[inline(always)]
+fn sigmoid_and_slope(x: f32) -> (f32, f32) {
+    let power = exp(-x);
+    let sigmoid = 1.0 / (1.0 + power);
+    (sigmoid, sigmoid * (power * sigmoid))
+}
+
+#[inline(always)]
+fn tanh_and_slope(x: f32) -> (f32, f32) {
+    let power = exp(-2.0 * x);
+    let sigmoid = 1.0 / (1.0 + power);
+    (2.0 * sigmoid - 1.0, 4.0 * sigmoid * (power * sigmoid))
+}
+
 /// `eˣ` within some units of the last place, without branches. Beyond ±87 it stays at its value there.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
@@ -146,7 +174,7 @@ mod tests {
         let device = Device::flex().autodiff();
         let places: Vec<f64> = (-3000..3000).map(|i| f64::from(i) / 100.0).collect();
         type Way = fn(Tensor<2>) -> Tensor<2>;
-        for way in [gelu::<2> as Way, silu::<2> as Way] {
+        for way in [gelu::<2> as Way, silu::<2>, sigmoid::<2>, tanh::<2>] {
             let run = |kind: DType| -> Vec<Vec<f64>> {
                 let data = TensorData::new(places.clone(), [60, 100]);
                 let x = Tensor::<2>::from_data(data, (&device, kind)).require_grad();

@@ -9,7 +9,7 @@ mod norm;
 mod positions;
 
 pub(crate) use affine::rowwise;
-pub(crate) use curve::{gelu, silu};
+pub(crate) use curve::{gelu, sigmoid, silu, tanh};
 pub(crate) use dropout::drop_some;
 pub(crate) use lookup::lookup;
 pub use maps::MapState;

@@ -35,6 +35,8 @@ const TIMED: usize = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
+    /// [`SpeechConfig::tiny`].
+    Tiny,
     /// [`SpeechConfig::small`].
     Small,
     /// [`SpeechConfig::paper`].
@@ -46,9 +48,10 @@ impl std::str::FromStr for Size {
 
     fn from_str(name: &str) -> Result<Self> {
         match name {
+            "tiny" => Ok(Self::Tiny),
             "small" => Ok(Self::Small),
             "paper" => Ok(Self::Paper),
-            _ => Err(Error::invalid("size", format!("'{name}' is neither small nor paper"))),
+            _ => Err(Error::invalid("size", format!("'{name}' is none of tiny, small, paper"))),
         }
     }
 }
@@ -74,6 +77,8 @@ pub struct AsrOptions {
     pub rate: f64,
     /// The fraction of steps in which the rate rises.
     pub warmup: f64,
+    /// The fraction of epochs, at the beginning, in which words are spread evenly over loud frames.
+    pub spread: f64,
     /// How utterances are changed at random.
     pub augment: Augment,
     /// After so many epochs the test utterances are listened to, and after the last.
@@ -86,14 +91,15 @@ impl Default for AsrOptions {
     fn default() -> Self {
         Self {
             units: Units::Words,
-            size: Size::Small,
+            size: Size::Tiny,
             shape: None,
             positions: Positions::Rotary,
             dropout: 0.1,
-            epochs: 60,
-            batch: 16,
-            rate: 1e-3,
+            epochs: 40,
+            batch: 8,
+            rate: 2e-3,
             warmup: 0.1,
+            spread: 0.1,
             augment: Augment::default(),
             judge: 5,
             seed: 0,
@@ -105,8 +111,10 @@ impl AsrOptions {
     fn check(&self) -> Result<()> {
         let counts = [self.epochs, self.batch as u64, self.judge].contains(&0);
         let Augment { speed, noise, .. } = self.augment;
-        if counts || !(0.0..=1.0).contains(&self.warmup) {
-            let reason = "epochs, batch and judge must be above 0, and the warm-up a fraction";
+        let fractions = [self.warmup, self.spread].iter().all(|f| (0.0..=1.0).contains(f));
+        if counts || !fractions {
+            let reason =
+                "epochs, batch and judge must be above 0, the warm-up and the spread fractions";
             return Err(Error::invalid("training", reason));
         }
         if !(0.0..=0.5).contains(&speed) || !(0.0..=1.0).contains(&noise) {
@@ -116,8 +124,18 @@ impl AsrOptions {
         Ok(())
     }
 
+    /// Epochs with a first guess of the alignment. Words are of like length; characters, of which some are
+    /// silent, are not, and learn no sooner by it.
+    fn guessed_epochs(&self) -> u64 {
+        match self.units {
+            Units::Words => (self.spread * self.epochs as f64).round() as u64,
+            Units::Characters => 0,
+        }
+    }
+
     fn config(&self, input: usize, vocabulary: usize) -> SpeechConfig {
         let mut config = match self.size {
+            Size::Tiny => SpeechConfig::tiny(input, vocabulary),
             Size::Small => SpeechConfig::small(input, vocabulary),
             Size::Paper => SpeechConfig::paper(input, vocabulary),
         };
@@ -236,17 +254,24 @@ impl Training {
         Trainer::new(network, schedule, adam, seed)
     }
 
-    /// The loss of these utterances, each changed as seed, epoch and its number say.
+    /// The loss of these utterances, each changed as seed, epoch and its number say; not yet changed in
+    /// the epochs with a first guess of the alignment.
     fn loss(&self, model: &Recogniser, epoch: u64, chosen: &[usize]) -> Result<Tensor<1>> {
+        let guessed = epoch < self.options.guessed_epochs();
         let changed = |i: &usize| {
             let seed = self.options.seed.wrapping_add(epoch << 32).wrapping_add((*i as u64) << 8);
             let mut stream = Stream::new(seed, PURPOSE);
-            let augment = Some((&self.options.augment, &mut stream));
+            let augment = (!guessed).then_some((&self.options.augment, &mut stream));
             self.front.features(&self.recordings[*i], augment)
         };
         let features: Vec<Features> = chosen.par_iter().map(changed).collect();
         let labels: Vec<Vec<usize>> = chosen.iter().map(|i| self.labels[*i].clone()).collect();
-        model.loss(&Frames::new(&features)?, &labels)
+        let frames = Frames::new(&features)?;
+        if guessed {
+            let loudness: Vec<Vec<f32>> = features.iter().map(|f| self.front.loudness(f)).collect();
+            return model.spread_loss(&frames, &loudness, &labels);
+        }
+        model.loss(&frames, &labels)
     }
 
     fn model(&self, network: &Recogniser, attention: AttentionOptions) -> SpeechModel {
@@ -331,7 +356,8 @@ pub(super) fn expected_time(request: &AsrRequest) -> Result<Duration> {
     let order = training.batches.epoch(0);
     let mut start = Instant::now();
     for (step, batch) in order.iter().take(1 + TIMED).enumerate() {
-        trainer.step(|model| training.loss(model, 0, batch))?;
+        // By the loss of the last epoch, which is that of most.
+        trainer.step(|model| training.loss(model, request.options.epochs - 1, batch))?;
         if step == 0 {
             start = Instant::now();
         }

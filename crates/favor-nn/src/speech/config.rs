@@ -57,6 +57,11 @@ impl SpeechConfig {
         }
     }
 
+    /// A recogniser of less than a million weights, for an hour of speech or less.
+    pub fn tiny(input: usize, vocabulary: usize) -> Self {
+        Self { width: 96, layers: 3, ..Self::small(input, vocabulary) }
+    }
+
     /// The paper's: 20 blocks of width 512 with 8 heads. Exact attention can have its relative
     /// positions of 512 dimensions ([`Positions::Relative`]); the others turn queries and keys.
     pub fn paper(input: usize, vocabulary: usize) -> Self {

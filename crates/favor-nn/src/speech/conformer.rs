@@ -9,11 +9,10 @@ use super::frames::{Frames, clear};
 use crate::Result;
 use crate::attention::KeyMask;
 use crate::layer::{
-    AttentionOptions, FavorAttention, FavorAttentionConfig, Norm, drop_some, rowwise, silu,
+    AttentionOptions, FavorAttention, FavorAttentionConfig, Norm, drop_some, rowwise, sigmoid, silu,
 };
 use burn::module::{Module, Param};
 use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};
-use burn::tensor::activation::sigmoid;
 use burn::tensor::{Device, Tensor};
 
 const XAVIER: Initializer = Initializer::XavierUniform { gain: 1.0 };

@@ -11,6 +11,7 @@ mod metric;
 mod model;
 mod saved;
 mod search;
+mod spread;
 mod transducer;
 mod vocabulary;
 

@@ -4,14 +4,15 @@ use super::config::SpeechConfig;
 use super::conformer::{Conformer, linear};
 use super::ctc::ctc_loss;
 use super::frames::Frames;
+use super::spread::spread;
 use super::transducer::{BLANK, transducer_loss};
-use crate::layer::{AttentionOptions, FavorAttention, drop_some, rowwise};
+use crate::layer::{AttentionOptions, FavorAttention, drop_some, rowwise, tanh};
 use crate::train::Model;
 use crate::weights::{self, own_names};
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, Linear};
-use burn::tensor::activation::{relu, tanh};
+use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use safetensors::SafeTensors;
 use std::collections::HashMap;
@@ -101,6 +102,37 @@ impl Recogniser {
         }
         let alone = ctc_loss(rowwise(&self.alone, states), &lengths, labels)?.mean();
         Ok(loss + alone * self.auxiliary)
+    }
+
+    /// The mean loss of the encoder alone where labels are spread evenly over the loud frames: a first
+    /// guess to begin with. `loudness` has a number for each frame of each utterance, on any scale.
+    pub fn spread_loss(
+        &self,
+        frames: &Frames,
+        loudness: &[Vec<f32>],
+        labels: &[Vec<usize>],
+    ) -> Result<Tensor<1>> {
+        let (states, lengths) = self.encode(frames)?;
+        if [labels.len(), loudness.len()] != [lengths.len(); 2]
+            || loudness.iter().zip(frames.lengths()).any(|(l, frames)| l.len() != *frames)
+        {
+            let reason = format!("not those of {} utterances", lengths.len());
+            return Err(Error::invalid("labels and loudness", reason));
+        }
+        let scores = rowwise(&self.alone, drop_some(&self.dropout, states));
+        let [batch, length, vocabulary] = scores.dims();
+        let mut weights = vec![0.0; batch * length * vocabulary];
+        for (b, (loudness, labels)) in loudness.iter().zip(labels).enumerate() {
+            let symbols = spread(loudness, labels);
+            // As much in all as labels have, so that the rate suits both losses.
+            let weight = labels.len().max(1) as f32 / (symbols.len() * batch) as f32;
+            for (t, symbol) in symbols.into_iter().enumerate() {
+                weights[(b * length + t) * vocabulary + symbol] = -weight;
+            }
+        }
+        let weights = TensorData::new(weights, [batch, length, vocabulary]);
+        let weights = Tensor::from_data(weights, &self.encoder.device());
+        Ok((log_softmax(scores, 2) * weights).sum())
     }
 
     /// What the prediction network makes of the labels before each place, `[batch, rows, width]`.

@@ -168,6 +168,28 @@ fn padding_changes_nothing() {
     }
 }
 
+/// The loss of a first guess is the mean of the utterances' own, whatever padding they get, and follows
+/// the loudness, not its scale.
+#[test]
+fn a_first_guess_is_made_for_each_utterance() {
+    let _held = generator();
+    let model = Recogniser::new(&tiny(), options(Attention::Exact), &Device::flex()).unwrap();
+    let utterances = [utterance(21, 3), utterance(40, 4)];
+    let labels = [vec![1, 2], vec![2]];
+    let loudness = |by: f32| [21, 40].map(|n: usize| random(n, 7).iter().map(|l| by * l).collect());
+    let loss = |chosen: &[usize], loudness: [Vec<f32>; 2]| {
+        let frames = Frames::new(chosen.iter().map(|i| &utterances[*i])).unwrap();
+        let loudness: Vec<Vec<f32>> = chosen.iter().map(|i| loudness[*i].clone()).collect();
+        let labels: Vec<Vec<usize>> = chosen.iter().map(|i| labels[*i].clone()).collect();
+        model.spread_loss(&frames, &loudness, &labels).map(|loss| loss.into_scalar::<f32>())
+    };
+    let each = [0, 1].map(|i| loss(&[i], loudness(1.0)).unwrap());
+    let both = loss(&[0, 1], loudness(3.0)).unwrap();
+    assert!((both - (each[0] + each[1]) / 2.0).abs() < 1e-4, "{both} {each:?}");
+    assert!((loss(&[0], loudness(-1.0)).unwrap() - each[0]).abs() > 1e-3);
+    assert!(loss(&[0], [vec![0.0; 20], vec![]]).is_err());
+}
+
 /// What is heard does depend on the order of frames, with every kind of attention.
 #[test]
 fn order_matters() {

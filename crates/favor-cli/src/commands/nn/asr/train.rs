@@ -46,8 +46,8 @@ pub(in super::super) struct TrainingArguments {
     /// What the model says one at a time: words or characters
     #[arg(long, value_name = "NAME", default_value = "words")]
     units: Units,
-    /// small, or paper: 20 blocks of width 512 with 8 heads
-    #[arg(long, value_name = "NAME", default_value = "small")]
+    /// tiny (3 blocks of width 96), small (4 of 144), or paper: 20 blocks of width 512 with 8 heads
+    #[arg(long, value_name = "NAME", default_value = "tiny")]
     size: Size,
     /// Another width, number of blocks and number of heads
     #[arg(long, value_name = "W,L,H", value_parser = super::super::pretrain::shape)]
@@ -64,6 +64,9 @@ pub(in super::super) struct TrainingArguments {
     /// The peak of the rate, after a rise over a tenth of the steps
     #[arg(long, value_name = "R", default_value_t = AsrOptions::default().rate)]
     rate: f64,
+    /// The fraction of epochs, at the beginning, in which words are spread evenly over loud frames
+    #[arg(long, value_name = "F", default_value_t = AsrOptions::default().spread)]
+    spread: f64,
     /// The fraction of numbers that training drops
     #[arg(long, value_name = "F", default_value_t = AsrOptions::default().dropout)]
     dropout: f64,
@@ -99,6 +102,7 @@ impl TrainingArguments {
             epochs: self.epochs,
             batch: self.batch,
             rate: self.rate,
+            spread: self.spread,
             augment: if self.no_augment { Augment::NONE } else { default.augment },
             judge: self.judge,
             seed,
