@@ -79,7 +79,7 @@ impl<'a, M: Model> Session<'a, M> {
     pub(super) fn train(
         &mut self,
         end: u64,
-        loss: impl Fn(&M, u64) -> Result<Tensor<1>>,
+        loss: impl Fn(&M, u64) -> Result<Tensor<1>> + Sync,
     ) -> Result<bool> {
         let mut saved = Instant::now();
         while self.trainer.steps_made() < end {

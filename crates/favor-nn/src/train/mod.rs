@@ -105,7 +105,13 @@ impl<M: Model> Trainer<M> {
     }
 
     /// One step down the gradient of a loss, whose value it gives.
-    pub fn step(&mut self, loss: impl FnOnce(&M) -> Result<Tensor<1>>) -> Result<f64> {
+    pub fn step(&mut self, loss: impl FnOnce(&M) -> Result<Tensor<1>> + Send) -> Result<f64> {
+        // On a thread of the pool: from another one, each of the thousand small operations of a step would
+        // be handed over to the pool and waited for.
+        rayon::scope(|_| self.step_here(loss))
+    }
+
+    fn step_here(&mut self, loss: impl FnOnce(&M) -> Result<Tensor<1>>) -> Result<f64> {
         // Each step draws its dropout from its own seed, so that a run can go on from any step.
         let mut stream = Stream::new(self.seed.wrapping_add(self.step), PURPOSE);
         let bits = (0..2).fold(0, |bits, _| bits << 32 | stream.index(1 << 32) as u64);
