@@ -12,32 +12,31 @@ const PIECE: usize = 1 << 13;
 
 /// `x Φ(x)` with the distribution function Φ of a standard normal variable.
 pub(crate) fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    ours(Curve::Gelu, x).unwrap_or_else(activation::gelu)
+    ours(Curve::Gelu, &x).unwrap_or_else(|| activation::gelu(x))
 }
 
 /// `x/(1 + e⁻ˣ)`.
 pub(crate) fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    ours(Curve::Silu, x).unwrap_or_else(activation::silu)
+    ours(Curve::Silu, &x).unwrap_or_else(|| activation::silu(x))
 }
 
 /// `1/(1 + e⁻ˣ)`.
 pub(crate) fn sigmoid<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    ours(Curve::Sigmoid, x).unwrap_or_else(activation::sigmoid)
+    ours(Curve::Sigmoid, &x).unwrap_or_else(|| activation::sigmoid(x))
 }
 
 /// The hyperbolic tangent.
 pub(crate) fn tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    ours(Curve::Tanh, x).unwrap_or_else(activation::tanh)
+    ours(Curve::Tanh, &x).unwrap_or_else(|| activation::tanh(x))
 }
 
-/// The curve by our operation, or the tensor where that cannot be.
-fn ours<const D: usize>(curve: Curve, x: Tensor<D>) -> Result<Tensor<D>, Tensor<D>> {
+/// The curve by our operation, where it can be.
+fn ours<const D: usize>(curve: Curve, x: &Tensor<D>) -> Option<Tensor<D>> {
     if x.dtype() != DType::F32 || !is_flex(&x.device()) {
-        return Err(x);
+        return None;
     }
-    let shape = x.dims();
-    let input = Input::new(x.clone()).map_err(|_| x)?;
-    Ok(apply(Along { curve, shape }, [input]))
+    let input = Input::new(x.clone()).ok()?;
+    Some(apply(Along { curve, shape: x.dims() }, [input]))
 }
 
 #[derive(Debug, Clone, Copy)]
