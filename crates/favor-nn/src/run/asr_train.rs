@@ -124,8 +124,8 @@ impl AsrOptions {
         Ok(())
     }
 
-    /// Epochs with a first guess of the alignment. Words are of like length; characters, of which some are
-    /// silent, are not, and learn no sooner by it.
+    /// Epochs with a first guess of the alignment, for words alone: characters are less alike in length, and
+    /// ten utterances were learned by heart later with it.
     fn guessed_epochs(&self) -> u64 {
         match self.units {
             Units::Words => (self.spread * self.epochs as f64).round() as u64,
