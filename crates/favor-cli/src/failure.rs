@@ -24,9 +24,6 @@ pub(crate) enum Failure {
     /// A model, a text or a training was refused.
     #[cfg(feature = "nn")]
     Nn(favor_nn::Error),
-    /// A person stopped it, and it can go on.
-    #[cfg(feature = "nn")]
-    Stopped(String),
     /// The output could not be printed.
     Print(io::Error),
 }
@@ -67,20 +64,18 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
             eprintln!("favor: the output cannot be written: {e}");
             ExitCode::FAILURE
         }
-        Err(Failure::Lab(e)) => refuse(&e),
+        Err(Failure::Lab(e)) => complain(&e, BAD_INPUT),
         #[cfg(feature = "tables")]
-        Err(Failure::Tables(e)) => refuse(&e),
+        Err(Failure::Tables(e)) => complain(&e, BAD_INPUT),
         #[cfg(feature = "nn")]
-        Err(Failure::Nn(e)) => refuse(&e),
-        #[cfg(feature = "nn")]
-        Err(Failure::Stopped(how)) => {
-            eprintln!("favor: {how}");
-            ExitCode::from(INTERRUPTED)
-        }
+        Err(Failure::Nn(e)) => match e {
+            favor_nn::Error::Stopped { .. } => complain(&e, INTERRUPTED),
+            _ => complain(&e, BAD_INPUT),
+        },
     }
 }
 
-fn refuse(error: &dyn std::error::Error) -> ExitCode {
+fn complain(error: &dyn std::error::Error, code: u8) -> ExitCode {
     eprintln!("favor: {error}");
-    ExitCode::from(BAD_INPUT)
+    ExitCode::from(code)
 }

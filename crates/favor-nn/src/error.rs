@@ -34,6 +34,16 @@ pub enum Error {
     /// Training went astray.
     #[error("{0}")]
     Training(String),
+    /// Training was stopped by the one who watches it, and can go on.
+    #[error("stopped after step {step} of {steps}; the same run goes on from {}", checkpoint.display())]
+    Stopped {
+        /// Steps made.
+        step: u64,
+        /// Steps in all.
+        steps: u64,
+        /// Where it is kept.
+        checkpoint: PathBuf,
+    },
 }
 
 impl Error {

@@ -5,7 +5,7 @@
 use super::asr_listen::read_all;
 use super::asr_train::{AsrOptions, AsrRequest, Trained, train_asr};
 use super::device;
-use super::session::{Outcome, Watch};
+use super::session::Watch;
 use crate::audio::Features;
 use crate::layer::AttentionOptions;
 use crate::speech::{Errors, Manifest, SpeechModel, Utterance};
@@ -62,7 +62,7 @@ struct Kept {
 }
 
 /// Trains a teacher and its students. The same request goes on where it was stopped.
-pub fn nst(request: &NstRequest, watch: Watch<'_>) -> Result<Outcome<Vec<Generation>>> {
+pub fn nst(request: &NstRequest, watch: Watch<'_>) -> Result<Vec<Generation>> {
     if !(0.0..=1.0).contains(&request.confidence) {
         let reason = format!("{} is not between 0 and 1", request.confidence);
         return Err(Error::invalid("confidence", reason));
@@ -110,12 +110,7 @@ pub fn nst(request: &NstRequest, watch: Watch<'_>) -> Result<Outcome<Vec<Generat
             options: AsrOptions { seed, ..request.options },
         };
         let Trained { epochs, errors, .. } =
-            match train_asr(&request, Watch { listener: &listener, ..watch })? {
-                Outcome::Done(trained) => trained,
-                Outcome::Stopped { step, steps, checkpoint } => {
-                    return Ok(Outcome::Stopped { step, steps, checkpoint });
-                }
-            };
+            train_asr(&request, Watch { listener: &listener, ..watch })?;
         let seconds = epochs.iter().map(|e| e.seconds).sum();
         let generation = Generation { generation, labelled, errors, seconds };
         let kept = Kept { request: described.clone(), generation: generation.clone() };
@@ -124,7 +119,7 @@ pub fn nst(request: &NstRequest, watch: Watch<'_>) -> Result<Outcome<Vec<Generat
         write_atomically(folder.join("result.json"), &text)?;
         done.push(generation);
     }
-    Ok(Outcome::Done(done))
+    Ok(done)
 }
 
 /// The result of a generation of an earlier run of the same request.

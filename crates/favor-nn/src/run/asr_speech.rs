@@ -4,7 +4,7 @@
 use super::asr_nst::{NstRequest, nst};
 use super::asr_train::{AsrOptions, AsrRequest, expected_time, train_asr};
 use super::grid::{self, Grid, Plan};
-use super::session::{Outcome, Watch};
+use super::session::Watch;
 use crate::attention::Attention;
 use crate::layer::AttentionOptions;
 use crate::speech::{Corpus, Errors, Manifest, Utterance, import};
@@ -190,15 +190,10 @@ impl Grid for SpeechRequest {
         })
     }
 
-    fn run(&self, cell: &SpeechCell, watch: Watch<'_>) -> Result<Outcome<Errors>> {
+    fn run(&self, cell: &SpeechCell, watch: Watch<'_>) -> Result<Errors> {
         let training = self.training(cell);
         let found = match cell.mode {
-            Mode::Trans => match train_asr(&training, watch)? {
-                Outcome::Done(trained) => trained.errors,
-                Outcome::Stopped { step, steps, checkpoint } => {
-                    return Ok(Outcome::Stopped { step, steps, checkpoint });
-                }
-            },
+            Mode::Trans => train_asr(&training, watch)?.errors,
             Mode::Nst => {
                 let request = NstRequest {
                     labelled: self.manifest("labelled"),
@@ -210,16 +205,11 @@ impl Grid for SpeechRequest {
                     generations: self.generations,
                     confidence: self.confidence,
                 };
-                match nst(&request, watch)? {
-                    Outcome::Done(mut all) => all.pop().and_then(|last| last.errors),
-                    Outcome::Stopped { step, steps, checkpoint } => {
-                        return Ok(Outcome::Stopped { step, steps, checkpoint });
-                    }
-                }
+                nst(&request, watch)?.pop().and_then(|last| last.errors)
             }
         };
         let missing = || Error::Training("the model was not judged".into());
-        Ok(Outcome::Done(found.ok_or_else(missing)?))
+        found.ok_or_else(missing)
     }
 }
 
@@ -238,21 +228,16 @@ pub struct SpeechReport {
 }
 
 /// Runs the cells that have no result yet, and writes and gives all.
-pub fn speech(request: &SpeechRequest, watch: Watch<'_>) -> Result<Outcome<SpeechReport>> {
+pub fn speech(request: &SpeechRequest, watch: Watch<'_>) -> Result<SpeechReport> {
     request.check()?;
     request.prepare()?;
-    let kept = match grid::run(request, watch)? {
-        Outcome::Done(kept) => kept,
-        Outcome::Stopped { step, steps, checkpoint } => {
-            return Ok(Outcome::Stopped { step, steps, checkpoint });
-        }
-    };
+    let kept = grid::run(request, watch)?;
     let cells = kept.into_iter().map(|kept| (kept.cell, kept.found, kept.seconds)).collect();
     let report = SpeechReport { cells };
     write_atomically(request.out.join("speech.csv"), report.to_csv().as_bytes())?;
     write_atomically(request.out.join("speech.md"), report.to_markdown().as_bytes())?;
     write_atomically(request.out.join("speech.svg"), report.to_svg().as_bytes())?;
-    Ok(Outcome::Done(report))
+    Ok(report)
 }
 
 impl SpeechReport {

@@ -2,7 +2,7 @@
 
 use super::asr_listen::read_all;
 use super::device;
-use super::session::{Outcome, Session, Watch};
+use super::session::{Session, Watch};
 use crate::audio::{Augment, Features, FrontEnd, Recording};
 use crate::layer::{AttentionOptions, Positions};
 use crate::speech::{
@@ -294,7 +294,7 @@ impl Training {
 }
 
 /// Trains a recogniser and writes it. The same request goes on from its checkpoint.
-pub fn train_asr(request: &AsrRequest, watch: Watch<'_>) -> Result<Outcome<Trained>> {
+pub fn train_asr(request: &AsrRequest, watch: Watch<'_>) -> Result<Trained> {
     let training = Training::new(request)?;
     let AsrOptions { epochs, judge, .. } = request.options;
     let trainer = training.trainer(request.attention)?;
@@ -325,9 +325,7 @@ pub fn train_asr(request: &AsrRequest, watch: Watch<'_>) -> Result<Outcome<Train
         let loss = |model: &Recogniser, step: u64| {
             training.loss(model, epoch, &order[(step - epoch * per_epoch) as usize])
         };
-        if !session.train(end, loss)? {
-            return Ok(session.stopped());
-        }
+        session.train(end, loss)?;
         let seconds = start.elapsed().as_secs_f64();
         if (epoch + 1).is_multiple_of(judge) || epoch + 1 == epochs {
             let model = training.model(session.trainer.model(), request.attention);
@@ -346,7 +344,7 @@ pub fn train_asr(request: &AsrRequest, watch: Watch<'_>) -> Result<Outcome<Train
     training.model(session.trainer.model(), request.attention).save(&request.out)?;
     session.finish()?;
     let utterances = training.recordings.len();
-    Ok(Outcome::Done(Trained { epochs: lines, errors, utterances, weights }))
+    Ok(Trained { epochs: lines, errors, utterances, weights })
 }
 
 /// About how long a training takes: a few steps are made, after one that is not timed.

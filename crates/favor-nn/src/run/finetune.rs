@@ -1,7 +1,7 @@
 //! Fine-tuning a model on a task.
 
 use super::device;
-use super::session::{Outcome, Session, Watch};
+use super::session::{Session, Watch};
 use crate::bert::{Bert, BertConfig};
 use crate::layer::AttentionOptions;
 use crate::task::{Answers, Example, Task, encode};
@@ -161,9 +161,8 @@ impl Tuning {
         Ok(self.task.metric.score(&answers, &right))
     }
 
-    /// Trains from where the session stands to the end. Gives the scores of the epochs, or nothing if
-    /// it was stopped.
-    pub(super) fn run(&self, session: &mut Session<'_>) -> Result<Option<Vec<f64>>> {
+    /// Trains from where the session stands to the end, and gives the scores of the epochs.
+    pub(super) fn run(&self, session: &mut Session<'_>) -> Result<Vec<f64>> {
         let per_epoch = self.steps_per_epoch();
         let mut scores = Vec::new();
         for epoch in 0..self.options.epochs {
@@ -175,12 +174,10 @@ impl Tuning {
             let loss = |model: &Bert, step: u64| {
                 self.loss(model, &order[(step - epoch * per_epoch) as usize])
             };
-            if !session.train(end, loss)? {
-                return Ok(None);
-            }
+            session.train(end, loss)?;
             scores.push(self.score(session.trainer.model())?);
         }
-        Ok(Some(scores))
+        Ok(scores)
     }
 }
 
@@ -208,7 +205,7 @@ fn answers(model: &Bert, texts: &[Encoded], kind: &Answers, size: usize) -> Resu
 }
 
 /// Fine-tunes a model on a task and writes it. The same request goes on from its checkpoint.
-pub fn finetune(request: &FinetuneRequest, watch: Watch<'_>) -> Result<Outcome<FineTuned>> {
+pub fn finetune(request: &FinetuneRequest, watch: Watch<'_>) -> Result<FineTuned> {
     let task = Task::read(&request.task, &request.data)?;
     let (tuning, trainer) = Tuning::new(&request.model, task, request.attention, request.options)?;
     std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
@@ -216,14 +213,14 @@ pub fn finetune(request: &FinetuneRequest, watch: Watch<'_>) -> Result<Outcome<F
     let checkpoint = request.out.join("checkpoint.safetensors");
     let mut session = Session::new(trainer, &described, checkpoint, watch)?;
     session.resume()?;
-    let Some(scores) = tuning.run(&mut session)? else { return Ok(session.stopped()) };
+    let scores = tuning.run(&mut session)?;
     let names = tuning.task.label_names();
     let model = session.trainer.model();
     model.save(&request.out, &tuning.config, Some(&names), Some(&request.model))?;
     session.finish()?;
-    Ok(Outcome::Done(FineTuned {
+    Ok(FineTuned {
         metric: tuning.task.metric.title(),
         scores,
         examples: [tuning.task.train.len(), tuning.task.dev.len()],
-    }))
+    })
 }

@@ -4,7 +4,7 @@
 use super::dropin;
 use super::finetune::{Tuning, TuningOptions};
 use super::grid::{self, Grid, Plan};
-use super::session::{Outcome, Session, Watch};
+use super::session::{Session, Watch};
 use crate::Result;
 use crate::attention::Attention;
 use crate::layer::AttentionOptions;
@@ -143,20 +143,20 @@ impl Grid for GlueRequest {
         Ok(step.mul_f64(trainer.steps() as f64 + judging))
     }
 
-    fn run(&self, cell: &Cell, watch: Watch<'_>) -> Result<Outcome<f64>> {
+    fn run(&self, cell: &Cell, watch: Watch<'_>) -> Result<f64> {
         if cell.drop_in {
             let score = dropin::score(&self.model, &self.data, self.attention(cell))?;
             (watch.listener)(Tick { done: 1, total: 1, what: "" });
-            return Ok(Outcome::Done(score));
+            return Ok(score);
         }
         let (tuning, trainer) = self.tuning(cell)?;
         let described = (cell, self.settings(cell), self.attention(cell));
         let checkpoint = self.place(cell).with_extension("checkpoint");
         let mut session = Session::new(trainer, &described, checkpoint, watch)?;
         session.resume()?;
-        let Some(scores) = tuning.run(&mut session)? else { return Ok(session.stopped()) };
+        let scores = tuning.run(&mut session)?;
         session.finish()?;
-        Ok(Outcome::Done(scores.last().copied().unwrap_or(0.0)))
+        Ok(scores.last().copied().unwrap_or(0.0))
     }
 }
 
@@ -174,19 +174,14 @@ pub struct GlueReport {
 }
 
 /// Runs the cells that have no result yet, and gives all.
-pub fn glue(request: &GlueRequest, watch: Watch<'_>) -> Result<Outcome<GlueReport>> {
+pub fn glue(request: &GlueRequest, watch: Watch<'_>) -> Result<GlueReport> {
     request.check()?;
-    let kept = match grid::run(request, watch)? {
-        Outcome::Done(kept) => kept,
-        Outcome::Stopped { step, steps, checkpoint } => {
-            return Ok(Outcome::Stopped { step, steps, checkpoint });
-        }
-    };
+    let kept = grid::run(request, watch)?;
     let cells = kept.into_iter().map(|kept| (kept.cell, kept.found, kept.seconds)).collect();
     let report = GlueReport { cells };
     write_atomically(request.out.join("glue.csv"), report.to_csv().as_bytes())?;
     write_atomically(request.out.join("glue.md"), report.to_markdown().as_bytes())?;
-    Ok(Outcome::Done(report))
+    Ok(report)
 }
 
 impl GlueReport {

@@ -1,7 +1,7 @@
 //! A grid of training runs with a file of results for each cell, so that a run that was stopped goes on
 //! where it was.
 
-use super::session::{Outcome, Watch};
+use super::session::Watch;
 use crate::attention::Attention;
 use crate::{Error, Result};
 use favor_lab::output::write_atomically;
@@ -29,7 +29,7 @@ pub(super) trait Grid {
     fn title(&self, cell: &Self::Cell) -> String;
     /// How long the cell will take, by a few steps of it.
     fn time(&self, cell: &Self::Cell) -> Result<Duration>;
-    fn run(&self, cell: &Self::Cell, watch: Watch<'_>) -> Result<Outcome<Self::Found>>;
+    fn run(&self, cell: &Self::Cell, watch: Watch<'_>) -> Result<Self::Found>;
 }
 
 /// A cell and what came of it, as it is kept.
@@ -109,7 +109,7 @@ pub(super) fn plan<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Plan> {
 }
 
 /// Runs the cells that have no result yet, and gives all.
-pub(super) fn run<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Outcome<Vec<Kept<G>>>> {
+pub(super) fn run<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Vec<Kept<G>>> {
     let cells = grid.cells();
     let mut all = Vec::new();
     for (i, cell) in cells.iter().enumerate() {
@@ -126,12 +126,7 @@ pub(super) fn run<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Outcome<Vec<Kep
             (watch.listener)(Tick { what: &what, ..tick });
         };
         let start = Instant::now();
-        let found = match grid.run(cell, Watch { listener: &listener, ..watch })? {
-            Outcome::Done(found) => found,
-            Outcome::Stopped { step, steps, checkpoint } => {
-                return Ok(Outcome::Stopped { step, steps, checkpoint });
-            }
-        };
+        let found = grid.run(cell, Watch { listener: &listener, ..watch })?;
         let seconds = start.elapsed().as_secs_f64();
         let kept = Finished { cell: *cell, settings: grid.settings(cell), found, seconds };
         let text = serde_json::to_vec_pretty(&kept)
@@ -139,7 +134,7 @@ pub(super) fn run<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Outcome<Vec<Kep
         write_atomically(path, &text)?;
         all.push(kept);
     }
-    Ok(Outcome::Done(all))
+    Ok(all)
 }
 
 /// Refuses lists of a request without members.

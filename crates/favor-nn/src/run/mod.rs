@@ -21,7 +21,7 @@ pub use finetune::{FineTuned, FinetuneRequest, TuningOptions, finetune};
 pub use glue::{Cell, GlueReport, GlueRequest, glue, plan};
 pub use grid::Plan;
 pub use pretrain::{PretrainRequest, Pretrained, pretrain};
-pub use session::{Outcome, Watch};
+pub use session::Watch;
 
 use burn::tensor::Device;
 

@@ -1,7 +1,7 @@
 //! Masked-language-model training on a folder of texts.
 
 use super::device;
-use super::session::{Outcome, Session, Watch};
+use super::session::{Session, Watch};
 use crate::bert::{Bert, BertConfig};
 use crate::layer::AttentionOptions;
 use crate::text::{Batch, Encoded, Special, TextTokenizer, read};
@@ -61,7 +61,7 @@ pub struct Pretrained {
 }
 
 /// Trains a model to guess masked tokens and writes it. The same request goes on from its checkpoint.
-pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Outcome<Pretrained>> {
+pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Pretrained> {
     let PretrainRequest { attention, steps, batch, length, rate, seed, .. } = *request;
     if batch == 0 || !(0.0..=1.0).contains(&request.warmup) {
         let reason = "a batch must hold something, and the warm-up be a fraction";
@@ -115,13 +115,11 @@ pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Outcome<P
         let (batch, places, right) = masking.hide(batch, &mut stream);
         cross_entropy(model.masked_logits(&batch, &places)?, &right)
     };
-    if !session.train(steps, loss)? {
-        return Ok(session.stopped());
-    }
+    session.train(steps, loss)?;
     let (loss, accuracy) = judged(&session.trainer.model().valid(), &judge, batch, &masking)?;
     session.trainer.model().save(&request.out, &config, None, Some(&request.model))?;
     session.finish()?;
-    Ok(Outcome::Done(Pretrained { pieces: [learn.len(), judge.len()], loss, accuracy }))
+    Ok(Pretrained { pieces: [learn.len(), judge.len()], loss, accuracy })
 }
 
 fn cross_entropy(logits: Tensor<2>, right: &[i64]) -> Result<Tensor<1>> {

@@ -22,22 +22,6 @@ pub struct Watch<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// How a run ended.
-#[derive(Debug)]
-pub enum Outcome<T> {
-    /// It came to its end.
-    Done(T),
-    /// It was stopped and can go on.
-    Stopped {
-        /// Steps made.
-        step: u64,
-        /// Steps in all.
-        steps: u64,
-        /// Where it is kept.
-        checkpoint: PathBuf,
-    },
-}
-
 /// One run with its checkpoint.
 pub(super) struct Session<'a, M = Bert> {
     pub(super) trainer: Trainer<M>,
@@ -75,12 +59,12 @@ impl<'a, M: Model> Session<'a, M> {
         }
     }
 
-    /// Steps up to `end`, each with the loss of its number; false if it was stopped before.
+    /// Steps up to `end`, each with the loss of its number.
     pub(super) fn train(
         &mut self,
         end: u64,
         loss: impl Fn(&M, u64) -> Result<Tensor<1>> + Sync,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let mut saved = Instant::now();
         while self.trainer.steps_made() < end {
             let step = self.trainer.steps_made();
@@ -96,19 +80,15 @@ impl<'a, M: Model> Session<'a, M> {
                 saved = Instant::now();
             }
             if stop {
-                return Ok(false);
+                let checkpoint = self.checkpoint.clone();
+                return Err(Error::Stopped { step: done, steps: total, checkpoint });
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     pub(super) fn save(&self) -> Result<()> {
         self.trainer.save_checkpoint(&self.checkpoint, &self.request)
-    }
-
-    pub(super) fn stopped<T>(self) -> Outcome<T> {
-        let (step, steps) = (self.trainer.steps_made(), self.trainer.steps());
-        Outcome::Stopped { step, steps, checkpoint: self.checkpoint }
     }
 
     /// Removes the checkpoint, which nobody needs any more.

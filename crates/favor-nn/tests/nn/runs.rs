@@ -3,11 +3,11 @@
 use crate::common::{fixture, generator};
 use favor_lab::progress::Tick;
 use favor_nn::run::{
-    FinetuneRequest, GlueRequest, Outcome, PretrainRequest, TuningOptions, Watch, finetune, glue,
-    plan, pretrain,
+    FinetuneRequest, GlueRequest, PretrainRequest, TuningOptions, Watch, finetune, glue, plan,
+    pretrain,
 };
 use favor_nn::task::Glue;
-use favor_nn::{Attention, AttentionOptions, Family};
+use favor_nn::{Attention, AttentionOptions, Error, Family};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,11 +46,11 @@ fn request(folder: &Path, out: &str) -> FinetuneRequest {
 /// A run that is stopped when it has made so many steps.
 fn stopped_at<T>(
     step: u64,
-    work: impl FnOnce(Watch<'_>) -> favor_nn::Result<Outcome<T>>,
-) -> Outcome<T> {
+    work: impl FnOnce(Watch<'_>) -> favor_nn::Result<T>,
+) -> favor_nn::Result<T> {
     let stop = AtomicBool::new(false);
     let listener = |tick: Tick<'_>| stop.store(tick.done >= step, Ordering::Relaxed);
-    work(Watch { listener: &listener, stop: &stop }).unwrap()
+    work(Watch { listener: &listener, stop: &stop })
 }
 
 fn weights(folder: &Path) -> Vec<u8> {
@@ -63,11 +63,12 @@ fn finetuning_learns_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     task(&folder.path().join("animals.tsv"));
     let whole = request(folder.path(), "whole");
-    let Outcome::Done(found) = stopped_at(u64::MAX, |w| finetune(&whole, w)) else { panic!() };
+    let found = stopped_at(u64::MAX, |w| finetune(&whole, w)).unwrap();
     assert_eq!(found.score(), 1.0, "{:?}", found.scores);
     assert_eq!(found.scores.len(), 12);
     let parts = request(folder.path(), "parts");
-    let Outcome::Stopped { step, checkpoint, .. } = stopped_at(13, |w| finetune(&parts, w)) else {
+    let Err(Error::Stopped { step, checkpoint, .. }) = stopped_at(13, |w| finetune(&parts, w))
+    else {
         panic!()
     };
     assert_eq!((step, checkpoint.exists()), (13, true));
@@ -78,7 +79,7 @@ fn finetuning_learns_and_goes_on() {
     let watch = Watch { listener: &favor_lab::progress::silent, stop: &stop };
     let message = finetune(&other, watch).unwrap_err().to_string();
     assert!(message.contains("other settings"), "{message}");
-    let Outcome::Done(_) = stopped_at(u64::MAX, |w| finetune(&parts, w)) else { panic!() };
+    stopped_at(u64::MAX, |w| finetune(&parts, w)).unwrap();
     assert_eq!(weights(&whole.out), weights(&parts.out));
     assert!(!checkpoint.exists() && parts.out.join("vocab.txt").exists());
 }
@@ -103,15 +104,16 @@ fn pretraining_learns_and_goes_on() {
         seed: 0,
     };
     let whole = request("whole", Some([32, 2, 2]));
-    let Outcome::Done(found) = stopped_at(u64::MAX, |w| pretrain(&whole, w)) else { panic!() };
+    let found = stopped_at(u64::MAX, |w| pretrain(&whole, w)).unwrap();
     // Who knows only how often each token of the line comes has a loss of 2.56.
     assert!(found.loss < 2.56, "{found:?}");
     let parts = request("parts", Some([32, 2, 2]));
-    assert!(matches!(stopped_at(70, |w| pretrain(&parts, w)), Outcome::Stopped { step: 70, .. }));
-    assert!(matches!(stopped_at(u64::MAX, |w| pretrain(&parts, w)), Outcome::Done(_)));
+    let stopped = stopped_at(70, |w| pretrain(&parts, w));
+    assert!(matches!(stopped, Err(Error::Stopped { step: 70, .. })));
+    stopped_at(u64::MAX, |w| pretrain(&parts, w)).unwrap();
     assert_eq!(weights(&whole.out), weights(&parts.out));
     let warm = PretrainRequest { steps: 5, ..request("warm", None) };
-    assert!(matches!(stopped_at(u64::MAX, |w| pretrain(&warm, w)), Outcome::Done(_)));
+    stopped_at(u64::MAX, |w| pretrain(&warm, w)).unwrap();
 }
 
 /// A small RTE of one's own: the grid is planned, stopped, gone on with, and not run twice.
@@ -142,10 +144,7 @@ fn the_grid_goes_on() {
         drop_in: false,
     };
     let planned = |done: usize, ahead: usize| {
-        let Outcome::Done(found) = stopped_at(u64::MAX, |w| Ok(Outcome::Done(plan(&request, w)?)))
-        else {
-            panic!()
-        };
+        let found = stopped_at(u64::MAX, |w| plan(&request, w)).unwrap();
         let open = found.ahead.iter().map(|(_, count, _)| count).sum::<usize>();
         assert_eq!((found.done, open), (done, ahead));
     };
@@ -157,19 +156,16 @@ fn the_grid_goes_on() {
         stop.store(tick.what.contains("(2 of 6)") && tick.done == 2, Ordering::Relaxed);
         calls.store(true, Ordering::Relaxed);
     };
-    let found = glue(&request, Watch { listener: &listener, stop: &stop }).unwrap();
-    assert!(matches!(found, Outcome::Stopped { step: 2, .. }), "{found:?}");
+    let found = glue(&request, Watch { listener: &listener, stop: &stop });
+    assert!(matches!(found, Err(Error::Stopped { step: 2, .. })), "{found:?}");
     planned(1, 5);
-    let Outcome::Done(first) = stopped_at(u64::MAX, |w| glue(&request, w)) else { panic!() };
+    let first = stopped_at(u64::MAX, |w| glue(&request, w)).unwrap();
     assert_eq!(first.cells.len(), 6);
     planned(6, 0);
     calls.store(false, Ordering::Relaxed);
     let listener = |_: Tick<'_>| calls.store(true, Ordering::Relaxed);
     let off = AtomicBool::new(false);
-    let Outcome::Done(second) = glue(&request, Watch { listener: &listener, stop: &off }).unwrap()
-    else {
-        panic!()
-    };
+    let second = glue(&request, Watch { listener: &listener, stop: &off }).unwrap();
     assert_eq!(first, second);
     assert!(!calls.load(Ordering::Relaxed), "a cell was run again");
     let table = fs::read_to_string(request.out.join("glue.md")).unwrap();

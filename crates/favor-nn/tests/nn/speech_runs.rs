@@ -5,11 +5,11 @@ use favor::draw::Stream;
 use favor_lab::progress::{Tick, silent};
 use favor_nn::audio::{Augment, FrontEnd, Recording, read_sound};
 use favor_nn::run::{
-    AsrOptions, AsrRequest, EvaluateRequest, Mode, NstRequest, Outcome, SpeechRequest,
-    TranscribeRequest, Watch, evaluate, nst, plan_speech, speech, train_asr, transcribe,
+    AsrOptions, AsrRequest, EvaluateRequest, Mode, NstRequest, SpeechRequest, TranscribeRequest,
+    Watch, evaluate, nst, plan_speech, speech, train_asr, transcribe,
 };
 use favor_nn::speech::{Corpus, Manifest, Units, Utterance, import};
-use favor_nn::{Attention, AttentionOptions, Family};
+use favor_nn::{Attention, AttentionOptions, Error, Family};
 use std::f32::consts::TAU;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,10 +92,10 @@ fn request(data: &Path, out: PathBuf, attention: AttentionOptions) -> AsrRequest
     }
 }
 
-fn run<T>(step: u64, work: impl FnOnce(Watch<'_>) -> favor_nn::Result<Outcome<T>>) -> Outcome<T> {
+fn run<T>(step: u64, work: impl FnOnce(Watch<'_>) -> favor_nn::Result<T>) -> favor_nn::Result<T> {
     let stop = AtomicBool::new(false);
     let listener = |tick: Tick<'_>| stop.store(tick.done >= step, Ordering::Relaxed);
-    work(Watch { listener: &listener, stop: &stop }).unwrap()
+    work(Watch { listener: &listener, stop: &stop })
 }
 
 /// A hundred steps are enough for ten utterances with words, exact and by features, and two hundred
@@ -113,7 +113,7 @@ fn ten_utterances_are_learned_by_heart() {
         let out = folder.path().join(format!("{}-{units:?}", attention.kind));
         let mut request = request(&data, out.clone(), attention);
         (request.options.units, request.options.epochs) = (units, epochs);
-        let Outcome::Done(found) = run(u64::MAX, |w| train_asr(&request, w)) else { panic!() };
+        let found = run(u64::MAX, |w| train_asr(&request, w)).unwrap();
         let errors = found.errors.unwrap();
         assert_eq!((found.epochs.len() as u64, found.utterances), (epochs, 10));
         let judge = |beam: usize| {
@@ -157,10 +157,10 @@ fn speech_runs_go_on() {
         request
     };
     let (whole, parts) = (short("whole"), short("parts"));
-    assert!(matches!(run(u64::MAX, |w| train_asr(&whole, w)), Outcome::Done(_)));
+    run(u64::MAX, |w| train_asr(&whole, w)).unwrap();
     let stopped = run(3, |w| train_asr(&parts, w));
-    assert!(matches!(stopped, Outcome::Stopped { step: 3, steps: 8, .. }));
-    assert!(matches!(run(u64::MAX, |w| train_asr(&parts, w)), Outcome::Done(_)));
+    assert!(matches!(stopped, Err(Error::Stopped { step: 3, steps: 8, .. })));
+    run(u64::MAX, |w| train_asr(&parts, w)).unwrap();
     let bytes = |out: &Path| fs::read(out.join("model.safetensors")).unwrap();
     assert!(bytes(&whole.out) == bytes(&parts.out));
     let names = |out: &Path| {
@@ -175,7 +175,7 @@ fn speech_runs_go_on() {
     // Another seed is another model: the comparison can fail.
     let mut other = short("other");
     other.options.seed = 1;
-    assert!(matches!(run(u64::MAX, |w| train_asr(&other, w)), Outcome::Done(_)));
+    run(u64::MAX, |w| train_asr(&other, w)).unwrap();
     assert!(bytes(&whole.out) != bytes(&other.out));
 }
 
@@ -205,14 +205,14 @@ fn students_follow_their_teacher() {
     let listener = |tick: Tick<'_>| {
         stop.store(tick.what.starts_with("generation 1") && tick.done == 3, Ordering::Relaxed);
     };
-    let found = nst(&all, Watch { listener: &listener, stop: &stop }).unwrap();
-    assert!(matches!(found, Outcome::Stopped { step: 3, steps: 8, .. }), "{found:?}");
-    let Outcome::Done(found) = run(u64::MAX, |w| nst(&all, w)) else { panic!() };
+    let found = nst(&all, Watch { listener: &listener, stop: &stop });
+    assert!(matches!(found, Err(Error::Stopped { step: 3, steps: 8, .. })), "{found:?}");
+    let found = run(u64::MAX, |w| nst(&all, w)).unwrap();
     assert_eq!((found[0].labelled, found[1].labelled), ([0, 10], [10, 10]));
     assert!(found.iter().all(|g| g.errors.is_some()));
-    let Outcome::Done(again) = run(u64::MAX, |w| nst(&all, w)) else { panic!() };
+    let again = run(u64::MAX, |w| nst(&all, w)).unwrap();
     assert_eq!(found, again);
-    let Outcome::Done(none) = run(u64::MAX, |w| nst(&request("none", 1.0), w)) else { panic!() };
+    let none = run(u64::MAX, |w| nst(&request("none", 1.0), w)).unwrap();
     assert_eq!(none[1].labelled, [0, 10]);
     let stop = AtomicBool::new(false);
     let watch = Watch { listener: &silent, stop: &stop };
@@ -253,9 +253,9 @@ fn the_speech_grid_goes_on() {
         plan_speech(&request, Watch { listener: &silent, stop: &stop }).unwrap()
     };
     assert_eq!((plan().done, plan().ahead.len()), (0, 6));
-    let Outcome::Done(first) = run(u64::MAX, |w| speech(&request, w)) else { panic!() };
+    let first = run(u64::MAX, |w| speech(&request, w)).unwrap();
     assert_eq!((plan().done, plan().ahead.len()), (6, 0));
-    let Outcome::Done(second) = run(u64::MAX, |w| speech(&request, w)) else { panic!() };
+    let second = run(u64::MAX, |w| speech(&request, w)).unwrap();
     assert_eq!(first, second);
     assert_eq!(fs::read_to_string(out.join("speech.csv")).unwrap().lines().count(), 7);
     let table = fs::read_to_string(out.join("speech.md")).unwrap();

@@ -5,7 +5,7 @@ use super::{Redraw, print, watched};
 use crate::failure::Outcome;
 use favor_lab::data::data_folder;
 use favor_nn::Attention;
-use favor_nn::run::{self, GlueRequest, glue, plan};
+use favor_nn::run::{GlueRequest, glue, plan};
 use favor_nn::task::Glue;
 use std::path::PathBuf;
 
@@ -78,7 +78,7 @@ impl Arguments {
             redraw: self.redraw.steps(),
             drop_in: !self.no_drop_in,
         };
-        let ahead = watched("glue", |watch| Ok(run::Outcome::Done(plan(&request, watch)?)))?;
+        let ahead = watched("glue", |watch| plan(&request, watch))?;
         print(&ahead.to_text())?;
         if self.dry_run {
             return Ok(());

@@ -9,7 +9,7 @@ pub(super) mod speech;
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal::Bar;
-use favor_nn::run::{self, Watch};
+use favor_nn::run::Watch;
 use favor_nn::{Attention, AttentionOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,7 +54,7 @@ impl AttentionArguments {
 /// Runs a training with a bar. Ctrl-C ends it after the step under way; a second one at once.
 fn watched<T>(
     name: &'static str,
-    work: impl FnOnce(Watch<'_>) -> favor_nn::Result<run::Outcome<T>>,
+    work: impl FnOnce(Watch<'_>) -> favor_nn::Result<T>,
 ) -> Result<T, Failure> {
     // A process has one handler: the second command of a process, as in tests, keeps the first's.
     let _ = ctrlc::set_handler(|| {
@@ -64,15 +64,7 @@ fn watched<T>(
     });
     let bar = Bar::new(name);
     let listener = |tick: favor_lab::progress::Tick<'_>| bar.show(tick);
-    let found = work(Watch { listener: &listener, stop: &STOP })?;
-    drop(bar);
-    match found {
-        run::Outcome::Done(found) => Ok(found),
-        run::Outcome::Stopped { step, steps, checkpoint } => Err(Failure::Stopped(format!(
-            "stopped after step {step} of {steps}; the same command goes on from {}",
-            checkpoint.display()
-        ))),
-    }
+    Ok(work(Watch { listener: &listener, stop: &STOP })?)
 }
 
 fn print(text: &str) -> Outcome {

@@ -5,7 +5,7 @@ use super::{Redraw, print, watched};
 use crate::failure::Outcome;
 use favor_lab::data::data_folder;
 use favor_nn::Attention;
-use favor_nn::run::{self, Mode, SpeechRequest, plan_speech, speech};
+use favor_nn::run::{Mode, SpeechRequest, plan_speech, speech};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -72,8 +72,7 @@ impl Arguments {
             generations: self.generations,
             confidence: self.confidence,
         };
-        let ahead =
-            watched("speech", |watch| Ok(run::Outcome::Done(plan_speech(&request, watch)?)))?;
+        let ahead = watched("speech", |watch| plan_speech(&request, watch))?;
         print(&ahead.to_text())?;
         if self.dry_run {
             return Ok(());
