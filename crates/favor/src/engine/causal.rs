@@ -15,7 +15,7 @@ use super::sums::Sums;
 use super::tile::{Scratch, times_rows};
 use crate::Result;
 use crate::map::PackedMap;
-use crate::simd::{Inner, Real, Shape, Tile};
+use crate::simd::{Ahead, Inner, Real, Shape, Tile};
 use rayon::prelude::*;
 
 /// Tokens of a tile.
@@ -339,6 +339,7 @@ fn write_outputs<T: Number>(
             b_panel: 2 * kernels.lanes,
             c_row: *value_width,
             accumulate: true,
+            ahead: Ahead::default(),
         };
         let out = &mut values[first * *value_width..];
         kernels.gemm(&shape, &weights[first * count..], &keys.values, out);

@@ -12,7 +12,7 @@ use super::number::Number;
 use super::sums::Sums;
 use super::tile::times_rows;
 use crate::map::PackedMap;
-use crate::simd::{Constants, Inner, Real, Shape};
+use crate::simd::{Ahead, Constants, Inner, Real, Shape};
 use crate::{Element, Result};
 
 /// What the walk back needs to know of a tile.
@@ -138,6 +138,7 @@ fn key_gradients<T: Number>(
                 b_panel: 2 * kernels.lanes,
                 c_row: outputs.width,
                 accumulate: true,
+                ahead: Ahead::default(),
             };
             kernels.gemm(&shape, loaded.weights, &outputs.g, &mut values);
             write_rows(&values, outputs.width, loaded.key_rows, 0, columns, out_v);

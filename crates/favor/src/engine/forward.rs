@@ -3,9 +3,9 @@
 use super::number::Number;
 use super::strided::Strided;
 use super::sums::Sums;
-use super::tile::{Scratch, overflow, store_rows, times_rows};
+use super::tile::{Scratch, overflow, rows_product, store_rows};
 use crate::map::{PackedMap, PackedSide};
-use crate::simd::{Constants, Real};
+use crate::simd::{Ahead, Constants, Real};
 use crate::{Element, Result};
 use rayon::prelude::*;
 
@@ -17,7 +17,10 @@ pub(crate) fn piece(length: usize) -> usize {
 
 /// The rows of a piece that are not masked.
 pub(crate) fn visible(mask: Option<&[bool]>, start: usize, end: usize) -> Vec<usize> {
-    (start..end).filter(|&i| mask.is_none_or(|m| m[i])).collect()
+    match mask {
+        Some(mask) => (start..end).filter(|&i| mask[i]).collect(),
+        None => (start..end).collect(),
+    }
 }
 
 /// The sums over all keys that are not masked.
@@ -75,11 +78,16 @@ pub(crate) fn apply<T: Number>(
         let mut scratch = Scratch::new(&map.query, columns, size.min(q.rows));
         let rows: Vec<usize> = (p * size..((p + 1) * size).min(q.rows)).collect();
         let step = scratch.capacity;
-        for (rows, out) in rows.chunks(step).zip(out.chunks_mut(step * columns)) {
+        let mut tiles = rows.chunks(step).peekable();
+        for out in out.chunks_mut(step * columns) {
+            let Some(rows) = tiles.next() else { break };
+            scratch.soon = Ahead::of(out);
+            scratch.later = tiles.peek().map_or(Ahead::default(), |next| q.ahead(next));
             query_tile_features(&map.query, sums, q, rows, &mut scratch)?;
-            let Scratch { kernels, features, stride, values, .. } = &mut scratch;
+            let Scratch { kernels, features, stride, values, later, .. } = &mut scratch;
             let (features, right) = ((&features[..], *stride), (&sums.values[..], sums.width));
-            times_rows(kernels, features, map.query.features, rows.len(), right, values);
+            let (depth, count) = (map.query.features, rows.len());
+            rows_product(kernels, features, depth, count, right, (values, false), *later);
             normalise(&scratch.values, scratch.value_width, &scratch.terms, columns, out)?;
         }
         Ok(())

@@ -12,7 +12,7 @@ use super::sums::Sums;
 use super::tile::{Scratch, multiply, overflow};
 use crate::Result;
 use crate::map::{PackedSide, Panels};
-use crate::simd::{Kernels, Lined, Real, Shape, Tile};
+use crate::simd::{Ahead, Kernels, Lined, Real, Shape, Tile};
 
 /// `T` and `y`, the gradients of the sums over the keys, relative to the features' exponents.
 #[derive(Debug, Clone)]
@@ -170,6 +170,7 @@ impl<R: Real> GradientTile<R> {
             b_panel: 2 * self.kernels.lanes,
             c_row: tile.stride,
             accumulate: true,
+            ahead: Ahead::default(),
         };
         self.kernels.gemm(&shape, weights.0, features, &mut self.logs);
     }
@@ -207,6 +208,7 @@ impl<R: Real> GradientTile<R> {
             b_panel: 2 * self.kernels.lanes,
             c_row: width,
             accumulate: false,
+            ahead: Ahead::default(),
         };
         self.kernels.gemm(&shape, &self.logs, &side.weight_rows, &mut self.vectors);
         if row_term {
@@ -260,6 +262,7 @@ pub(crate) fn add_outer<R: Real>(
         b_panel: 2 * kernels.lanes,
         c_row: width,
         accumulate: true,
+        ahead: Ahead::default(),
     };
     kernels.gemm(&shape, features, right, sums);
 }

@@ -19,7 +19,7 @@ use super::strided::Strided;
 use super::sums::Sums;
 use super::tile::{Scratch, add_times_rows, times_rows};
 use crate::map::{Cached, PackedMap};
-use crate::simd::Shape;
+use crate::simd::{Ahead, Shape};
 use crate::{Element, Kernel, Result};
 use std::f64::consts::{LN_2, LOG2_E};
 
@@ -286,6 +286,7 @@ impl<R: Cached> Field<'_, R> {
                         b_panel: 2 * kernels.lanes,
                         c_row: width,
                         accumulate: false,
+                        ahead: Ahead::default(),
                     };
                     kernels.gemm(&shape, left, right, &mut out);
                     out

@@ -1,6 +1,7 @@
 //! A matrix inside a tensor: rows and columns at any distance from one another.
 
 use super::number::Number;
+use crate::simd::Ahead;
 use crate::{Element, Error, Matrix, Rows};
 
 /// A borrowed matrix with any strides.
@@ -46,6 +47,16 @@ impl<'a, T: Number> Strided<'a, T> {
         match self.column_stride == 1 && follow {
             true => T::as_real(&self.data[first * self.row_stride..]),
             false => None,
+        }
+    }
+
+    /// The given rows, to be fetched before they are read.
+    pub(crate) fn ahead(&self, rows: &[usize]) -> Ahead {
+        match self.in_place(rows) {
+            Some(data) if self.row_stride == self.columns => {
+                Ahead::of(&data[..rows.len() * self.columns])
+            }
+            _ => Ahead::default(),
         }
     }
 

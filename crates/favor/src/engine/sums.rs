@@ -5,7 +5,7 @@ use super::strided::Strided;
 use super::tile::{Scratch, overflow};
 use crate::Result;
 use crate::map::PackedSide;
-use crate::simd::{Lined, Real, Shape};
+use crate::simd::{Ahead, Lined, Real, Shape};
 
 /// Sums over keys; feature `m` stands for `row m · 2^{exponent m}`.
 #[derive(Debug, Clone)]
@@ -42,7 +42,10 @@ impl<R: Real> Sums<R> {
         rows: &[usize],
         scratch: &mut Scratch<R>,
     ) -> Result<()> {
-        for rows in rows.chunks(scratch.capacity) {
+        let mut tiles = rows.chunks(scratch.capacity).peekable();
+        while let Some(rows) = tiles.next() {
+            scratch.soon = values.ahead(rows);
+            scratch.later = tiles.peek().map_or(Ahead::default(), |next| keys.ahead(next));
             self.load_keys(side, keys, rows, scratch)?;
             match values.in_place(rows) {
                 Some(data) if self.width == values.columns => {
@@ -91,14 +94,9 @@ impl<R: Real> Sums<R> {
         scratch.compute_terms(side, rows.len());
         let tile = scratch.tile(side, rows.len());
         let Scratch { kernels, features, terms, shrink, .. } = scratch;
-        if kernels.raise_exponents(
-            tile,
-            features,
-            terms,
-            &side.constants,
-            &mut self.exponents,
-            shrink,
-        ) {
+        let (constants, exponents) = (&side.constants, &mut self.exponents);
+        let risen = kernels.raise_exponents(tile, features, terms, constants, exponents, shrink);
+        if risen && self.keys > 0 {
             self.shrink(shrink);
         }
         Ok(())
@@ -133,6 +131,7 @@ impl<R: Real> Sums<R> {
             b_panel: 2 * kernels.lanes,
             c_row: self.width,
             accumulate: true,
+            ahead: scratch.later,
         };
         kernels.gemm(&shape, features, values.0, &mut self.values);
     }

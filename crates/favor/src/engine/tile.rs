@@ -4,7 +4,7 @@
 use super::number::Number;
 use super::strided::Strided;
 use crate::map::{PackedSide, Panels};
-use crate::simd::{Kernels, Lined, Real, Shape, Tile};
+use crate::simd::{Ahead, Kernels, Lined, Real, Shape, Tile};
 use crate::{Error, Result};
 
 /// Numbers of a tile of features: it should stay in the second-level cache beside the weights.
@@ -36,6 +36,10 @@ pub(crate) struct Scratch<R: Real> {
     pub(crate) shrink: Vec<R>,
     /// `Rv`, for dense row terms.
     turned: Lined<R>,
+    /// What is used after the projection, and after the product with the features: fetched during
+    /// them, because a long sequence comes from memory that is slower than they are.
+    pub(crate) soon: Ahead,
+    pub(crate) later: Ahead,
 }
 
 impl<R: Real> Scratch<R> {
@@ -59,6 +63,8 @@ impl<R: Real> Scratch<R> {
             row_exponents: vec![R::ZERO; capacity],
             shrink: vec![R::ZERO; side.weights.width],
             turned: Lined::zeros(turned),
+            soon: Ahead::default(),
+            later: Ahead::default(),
         }
     }
 
@@ -79,12 +85,14 @@ impl<R: Real> Scratch<R> {
             return Err(source.non_finite(what, rows).unwrap_or_else(overflow::<T>));
         }
         let (count, stride) = (rows.len(), self.stride);
-        multiply(
+        multiply_panels(
             self.kernels,
             &side.weights,
+            (0, side.weights.width),
             count,
             (&self.vectors, side.dim_padded),
             (&mut self.features, stride),
+            self.soon,
         );
         Ok(())
     }
@@ -171,10 +179,22 @@ pub(crate) fn multiply<R: Real>(
 pub(crate) fn multiply_columns<R: Real>(
     kernels: &Kernels<R>,
     panels: &Panels<R>,
+    columns: (usize, usize),
+    rows: usize,
+    a: (&[R], usize),
+    c: (&mut [R], usize),
+) -> usize {
+    multiply_panels(kernels, panels, columns, rows, a, c, Ahead::default())
+}
+
+fn multiply_panels<R: Real>(
+    kernels: &Kernels<R>,
+    panels: &Panels<R>,
     (start, end): (usize, usize),
     rows: usize,
     a: (&[R], usize),
     c: (&mut [R], usize),
+    ahead: Ahead,
 ) -> usize {
     let width = end.next_multiple_of(panels.panel).min(panels.width) - start;
     let data = &panels.data[start * panels.depth..(start + width) * panels.depth];
@@ -187,6 +207,7 @@ pub(crate) fn multiply_columns<R: Real>(
         b_panel: panels.depth * panels.panel,
         c_row: c.1,
         accumulate: false,
+        ahead,
     };
     kernels.gemm(&shape, a.0, data, c.0);
     width
@@ -201,7 +222,7 @@ pub(crate) fn times_rows<R: Real>(
     right: (&[R], usize),
     out: &mut [R],
 ) {
-    rows_product(kernels, left, depth, rows, right, out, false);
+    rows_product(kernels, left, depth, rows, right, (out, false), Ahead::default());
 }
 
 /// `out += left · right`, as for [`times_rows`].
@@ -213,17 +234,18 @@ pub(crate) fn add_times_rows<R: Real>(
     right: (&[R], usize),
     out: &mut [R],
 ) {
-    rows_product(kernels, left, depth, rows, right, out, true);
+    rows_product(kernels, left, depth, rows, right, (out, true), Ahead::default());
 }
 
-fn rows_product<R: Real>(
+/// [`times_rows`], or [`add_times_rows`] where `accumulate`, while what is read next is fetched.
+pub(crate) fn rows_product<R: Real>(
     kernels: &Kernels<R>,
     left: (&[R], usize),
     depth: usize,
     rows: usize,
     right: (&[R], usize),
-    out: &mut [R],
-    accumulate: bool,
+    (out, accumulate): (&mut [R], bool),
+    ahead: Ahead,
 ) {
     let shape = Shape {
         rows,
@@ -234,6 +256,7 @@ fn rows_product<R: Real>(
         b_panel: 2 * kernels.lanes,
         c_row: right.1,
         accumulate,
+        ahead,
     };
     kernels.gemm(&shape, left.0, right.0, out);
 }

@@ -3,6 +3,7 @@
 // Indices name registers here; iterators over arrays of vectors would hide which.
 #![allow(clippy::needless_range_loop)]
 
+use super::ahead::{Ahead, Fetching};
 use super::lanes::{Constants, Lanes};
 
 /// Shapes and strides of a product. `A` may have any strides; `B` and `C` have contiguous rows.
@@ -24,6 +25,8 @@ pub(crate) struct Shape {
     pub(crate) c_row: usize,
     /// Add to `C` rather than overwrite it.
     pub(crate) accumulate: bool,
+    /// What is fetched meanwhile.
+    pub(crate) ahead: Ahead,
 }
 
 /// # Safety
@@ -35,6 +38,8 @@ pub(super) unsafe fn gemm<V: Lanes>(
     b: *const V::Real,
     c: *mut V::Real,
 ) {
+    let tiles = s.columns.div_ceil(2 * V::COUNT) * s.rows.div_ceil(V::TILE_ROWS);
+    let mut ahead = s.ahead.spread(tiles);
     let mut column = 0;
     let mut panel = 0;
     while column < s.columns {
@@ -42,10 +47,10 @@ pub(super) unsafe fn gemm<V: Lanes>(
         unsafe {
             let (b, c) = (b.add(panel * s.b_panel), c.add(column));
             if s.columns - column >= 2 * V::COUNT {
-                rows::<V, 2>(s, a, b, c);
+                rows::<V, 2>(s, a, b, c, &mut ahead);
                 column += 2 * V::COUNT;
             } else {
-                rows::<V, 1>(s, a, b, c);
+                rows::<V, 1>(s, a, b, c, &mut ahead);
                 column += V::COUNT;
             }
         }
@@ -63,9 +68,11 @@ unsafe fn rows<V: Lanes, const N: usize>(
     a: *const V::Real,
     b: *const V::Real,
     c: *mut V::Real,
+    ahead: &mut Fetching,
 ) {
     let mut row = 0;
     while row < s.rows {
+        ahead.step::<V>();
         let left = s.rows - row;
         let step = [12, 8, 6, 4, 2, 1].into_iter().find(|&n| n <= left && n <= V::TILE_ROWS);
         // SAFETY: `step` rows are left, and the tile lies inside A and C by the caller's promise.

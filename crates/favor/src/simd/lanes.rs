@@ -14,6 +14,9 @@ pub(crate) trait Lanes: Copy {
     /// Rows of the register tile of a matrix product.
     const TILE_ROWS: usize;
 
+    /// Asks for a line of memory to be brought near, where the processor can be asked. Safe
+    /// everywhere: it is a hint.
+    fn fetch(_line: *const u8) {}
     unsafe fn splat(x: Self::Real) -> Self;
     unsafe fn load(p: *const Self::Real) -> Self;
     unsafe fn store(self, p: *mut Self::Real);

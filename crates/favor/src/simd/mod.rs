@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+mod ahead;
 mod exp;
 mod features;
 mod gemm;
@@ -19,6 +20,7 @@ mod upper;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use ahead::Ahead;
 pub(crate) use features::Tile;
 pub(crate) use gemm::{Inner, Shape};
 pub(crate) use lanes::Constants;

@@ -1,6 +1,6 @@
 //! Every level of the processor against plain arithmetic, and `2^x` over all of `f32`.
 
-use super::{Inner, Kernels, Real, Shape, Tile};
+use super::{Ahead, Inner, Kernels, Real, Shape, Tile};
 use crate::draw::Stream;
 use rayon::prelude::*;
 
@@ -103,6 +103,7 @@ fn products_follow_the_definition() {
                 b_panel: 2 * kernels.lanes,
                 c_row: columns + 1,
                 accumulate,
+                ahead: Ahead::of(&c),
             };
             let mut out = real(&c);
             kernels.gemm(&shape, &real(&a), &real(&b), &mut out);

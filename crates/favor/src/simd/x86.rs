@@ -15,6 +15,12 @@ macro_rules! intrinsics {
         const TILE_ROWS: usize = $rows;
 
         #[inline(always)]
+        fn fetch(line: *const u8) {
+            // SAFETY: nothing is read, whatever the address; every processor of this architecture
+            // has the instruction.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+        }
+        #[inline(always)]
         unsafe fn splat(x: $real) -> Self {
             // SAFETY: the level is supported, as for every method of this trait.
             Self(unsafe { $splat(x) })
