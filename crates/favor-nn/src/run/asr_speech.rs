@@ -261,20 +261,23 @@ impl SpeechReport {
     }
 
     /// Means and standard deviations over seeds, in per cent: one row an attention, mode and number of
-    /// features.
+    /// features. The range is that of other test utterances, the mean over seeds.
     pub fn to_markdown(&self) -> String {
-        let mut out = "| attention | training | M | WER % | normalised WER % | CER % | seeds |\n\
-                       |---|---|---|---|---|---|---|\n"
-            .to_owned();
+        let mut out =
+            "| attention | training | M | WER % | range | normalised WER % | CER % | seeds |\n\
+                       |---|---|---|---|---|---|---|---|\n"
+                .to_owned();
         for cell in self.rows() {
             let of = |value: fn(&Errors) -> f64| grid::spread(&self.values(&cell, value));
             let size = grid::size_title(cell.features);
             let _ = writeln!(
                 out,
-                "| {} | {} | {size} | {} | {} | {} | {} |",
+                "| {} | {} | {size} | {} | {:.1}–{:.1} | {} | {} | {} |",
                 cell.attention.title(),
                 cell.mode.title(),
                 of(|e| e.words.value),
+                self.mean(&cell, |e| e.words.range[0]),
+                self.mean(&cell, |e| e.words.range[1]),
                 of(|e| e.normalised.value),
                 of(|e| e.characters.value),
                 self.values(&cell, |e| e.words.value).len()
@@ -293,10 +296,7 @@ impl SpeechReport {
         let names = columns.iter().map(|(mode, m)| format!("{}-{m}", mode.title())).collect();
         let mut bars = Bars::new("Normalised word error rate on AN4", names)
             .labels("training and number of features", "normalised WER, %");
-        let mean = |cell: &SpeechCell| {
-            let values = self.values(cell, |e| e.normalised.value);
-            100.0 * values.iter().sum::<f64>() / values.len() as f64
-        };
+        let mean = |cell: &SpeechCell| self.mean(cell, |e| e.normalised.value);
         let mut attentions: Vec<Attention> = Vec::new();
         for cell in &rows {
             match cell.features {
@@ -318,6 +318,12 @@ impl SpeechReport {
             bars = bars.group(attention.title(), Some(style), columns.iter().map(value).collect());
         }
         bars.to_svg()
+    }
+
+    /// Over seeds, in per cent.
+    fn mean(&self, cell: &SpeechCell, value: fn(&Errors) -> f64) -> f64 {
+        let values = self.values(cell, value);
+        100.0 * values.iter().sum::<f64>() / values.len() as f64
     }
 
     /// One cell for all seeds.
