@@ -102,6 +102,15 @@ pub(crate) fn left_singular(m: &Matrix<f64>) -> Result<(Matrix<f64>, Vec<f64>)> 
     Ok((rows, (0..n).map(|k| values.column_vector()[k] * unit).collect()))
 }
 
+/// The upper triangle `T` with `‖Tv‖ = ‖Mv‖` for every `v`.
+pub(crate) fn upper_triangle(m: &Matrix<f64>) -> Matrix<f64> {
+    let found = as_faer(m).qr();
+    clear_upper_halves();
+    let triangle = found.R();
+    let n = m.columns();
+    Matrix::from_fn(n, n, |i, j| if i <= j { triangle[(i, j)] } else { 0.0 })
+}
+
 /// `M⁻ᵀ`, or an error that says the matrix has no inverse.
 pub(crate) fn inverse_transpose(m: &Matrix<f64>, what: &'static str) -> Result<Matrix<f64>> {
     use faer::linalg::solvers::DenseSolveCore;

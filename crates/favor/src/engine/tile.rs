@@ -8,7 +8,7 @@ use crate::simd::{Ahead, Kernels, Lined, Real, Shape, Tile};
 use crate::{Error, Result};
 
 /// Numbers of a tile of features: it should stay in the second-level cache beside the weights.
-const TILE_NUMBERS: usize = 24 * 1024;
+const TILE_NUMBERS: usize = 12 * 1024;
 
 /// Rows of a tile for this many features.
 pub(crate) fn tile_rows(width: usize) -> usize {
@@ -34,7 +34,7 @@ pub(crate) struct Scratch<R: Real> {
     pub(crate) row_exponents: Vec<R>,
     /// One number a feature.
     pub(crate) shrink: Vec<R>,
-    /// `Rv`, for dense row terms.
+    /// `Tv`, for dense row terms.
     turned: Lined<R>,
     /// What is used after the projection, and after the product with the features: fetched during
     /// them, because a long sequence comes from memory that is slower than they are.
@@ -50,7 +50,7 @@ impl<R: Real> Scratch<R> {
         let capacity = tile_rows(side.weights.width).min(rows.max(1));
         let stride = side.weights.width + kernels.lanes;
         let value_width = value_columns.next_multiple_of(kernels.lanes);
-        let turned = side.dense.as_ref().map_or(0, |d| capacity * d.transform.width);
+        let turned = side.dense.as_ref().map_or(0, |d| capacity * d.triangle.width);
         Self {
             kernels,
             capacity,
@@ -124,10 +124,10 @@ impl<R: Real> Scratch<R> {
         self.terms[..rows].fill(side.row_constant);
         self.kernels.row_terms(tile, &self.vectors, &side.row_a, &side.row_b, &mut self.terms);
         if let Some(dense) = &side.dense {
-            let turned_width = dense.transform.width;
-            multiply(
+            let turned_width = dense.triangle.width;
+            multiply_upper(
                 self.kernels,
-                &dense.transform,
+                &dense.triangle,
                 rows,
                 (&self.vectors, width),
                 (&mut self.turned, turned_width),
@@ -185,6 +185,31 @@ pub(crate) fn multiply_columns<R: Real>(
     c: (&mut [R], usize),
 ) -> usize {
     multiply_panels(kernels, panels, columns, rows, a, c, Ahead::default())
+}
+
+/// [`multiply`] for panels of an upper triangle, which begin where they are not zero.
+fn multiply_upper<R: Real>(
+    kernels: &Kernels<R>,
+    panels: &Panels<R>,
+    rows: usize,
+    a: (&[R], usize),
+    c: (&mut [R], usize),
+) {
+    for start in (0..panels.width).step_by(panels.panel) {
+        let shape = Shape {
+            rows,
+            columns: panels.panel,
+            depth: panels.depth - start,
+            a: (a.1, 1),
+            b_row: panels.panel,
+            b_panel: 0,
+            c_row: c.1,
+            accumulate: false,
+            ahead: Ahead::default(),
+        };
+        let data = &panels.data[start * panels.depth + start * panels.panel..];
+        kernels.gemm(&shape, &a.0[start..], data, &mut c.0[start..]);
+    }
 }
 
 fn multiply_panels<R: Real>(

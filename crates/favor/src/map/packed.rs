@@ -1,8 +1,9 @@
 //! One side of a feature map in the form that the tiles use: the dense transform is already in the
-//! weights, so every positive family costs the same. Logarithms of features are to the base two here:
-//! `log₂ e` is in the weights too.
+//! weights, so every positive family projects at the same cost. Logarithms of features are to the base
+//! two here: `log₂ e` is in the weights too.
 
 use super::side::{Projection, RowTerm};
+use crate::linalg::upper_triangle;
 use crate::simd::{Lined, Real};
 use crate::{FeatureMap, Kernel, Matrix};
 use std::f64::consts::LOG2_E;
@@ -74,11 +75,12 @@ pub(crate) struct PackedSide<R> {
     pub(crate) dense: Option<Dense<R>>,
 }
 
-/// `R` of a row term, where it is neither diagonal nor orthogonal: for `Rv`, and `RᵀR` for the
+/// `R` of a row term, where it is neither diagonal nor orthogonal: for `‖Rv‖`, and `RᵀR` for the
 /// gradient.
 #[derive(Debug, Clone)]
 pub(crate) struct Dense<R> {
-    pub(crate) transform: Panels<R>,
+    /// The upper triangle with the same `‖Rv‖`: what is zero in it is not multiplied.
+    pub(crate) triangle: Panels<R>,
     pub(crate) gram: Panels<R>,
 }
 
@@ -111,7 +113,7 @@ impl<R: Real> PackedSide<R> {
         let b = |l: usize| -linear[l] - 2.0 * alpha * side.shift[l];
         let moved: f64 = side.shift.iter().zip(linear).map(|(s, l)| l * s + alpha * s * s).sum();
         let dense = diagonal.is_none().then(|| Dense {
-            transform: Panels::of_rows(transform, LOG2_E.sqrt()),
+            triangle: Panels::of_rows(&upper_triangle(transform), LOG2_E.sqrt()),
             gram: Panels::of_rows(&gram, LOG2_E),
         });
         Some(Self {
@@ -133,7 +135,7 @@ impl<R: Real> PackedSide<R> {
     /// Whether every number survived the conversion to this format.
     pub(crate) fn is_finite(&self) -> bool {
         let dense =
-            self.dense.iter().flat_map(|d| d.transform.data.iter().chain(d.gram.data.iter()));
+            self.dense.iter().flat_map(|d| d.triangle.data.iter().chain(d.gram.data.iter()));
         self.weights
             .data
             .iter()

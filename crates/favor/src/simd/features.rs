@@ -57,25 +57,32 @@ pub(super) unsafe fn raise_exponents<V: Lanes>(
     shrink: *mut V::Real,
 ) -> bool {
     let mut changed = false;
-    for j in (0..tile.columns).step_by(V::COUNT) {
+    // Two vectors of columns at a time: a tile is as wide as whole panels.
+    for j in (0..tile.columns).step_by(2 * V::COUNT) {
         // SAFETY: inside the tile by the caller's promise.
         unsafe {
-            let mut largest = V::splat(V::Real::LOWEST);
+            let mut largest = [V::splat(V::Real::LOWEST); 2];
             for i in 0..tile.rows {
-                let x = V::load(t.add(i * tile.stride + j)).add(V::splat(*terms.add(i)));
-                largest = x.max(largest);
+                let term = V::splat(*terms.add(i));
+                for (n, largest) in largest.iter_mut().enumerate() {
+                    let x = V::load(t.add(i * tile.stride + j + n * V::COUNT));
+                    *largest = x.add(term).max(*largest);
+                }
             }
-            let log = largest.add(V::load(constants.add(j)));
-            let old = V::load(exponents.add(j));
-            let new = log.round().max(old);
-            let rise = new.sub(old);
-            if rise.largest() != V::Real::ZERO {
-                changed = true;
-                new.store(exponents.add(j));
+            for (n, largest) in largest.into_iter().enumerate() {
+                let j = j + n * V::COUNT;
+                let log = largest.add(V::load(constants.add(j)));
+                let old = V::load(exponents.add(j));
+                let new = log.round().max(old);
+                let rise = new.sub(old);
+                if rise.largest() != V::Real::ZERO {
+                    changed = true;
+                    new.store(exponents.add(j));
+                }
+                V::splat(V::Real::ONE)
+                    .times_power_of_two(V::splat(V::Real::ZERO).sub(rise))
+                    .store(shrink.add(j));
             }
-            V::splat(V::Real::ONE)
-                .times_power_of_two(V::splat(V::Real::ZERO).sub(rise))
-                .store(shrink.add(j));
         }
     }
     changed

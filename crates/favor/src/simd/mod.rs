@@ -295,7 +295,7 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.row_terms)(tile, v.as_ptr(), a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }
     }
 
-    /// Raises the exponents of the features to those of a tile of keys.
+    /// Raises the exponents of the features to those of a tile of keys, whose columns are whole panels.
     pub(crate) fn raise_exponents(
         &self,
         tile: Tile,
@@ -307,6 +307,7 @@ impl<R: Real> Kernels<R> {
     ) -> bool {
         let columns = [constants.len(), exponents.len(), shrink.len()];
         self.check(tile, t.len(), &columns, &[terms.len()]);
+        assert!(tile.columns.is_multiple_of(2 * self.lanes), "{} columns", tile.columns);
         let (e, s) = (exponents.as_mut_ptr(), shrink.as_mut_ptr());
         // SAFETY: the level was detected, and the slices were checked.
         unsafe {
