@@ -19,6 +19,17 @@ pub struct MapState {
     calibrating: bool,
 }
 
+/// The statistics as seen by maps that a running average reaches only when they are fitted anew: of what
+/// was before, as much is kept as if every call between had been averaged.
+fn learned_at_redraws(options: &AttentionOptions) -> Statistics {
+    match (options.statistics, options.redraw) {
+        (Statistics::Running { keep }, Some(n)) => {
+            Statistics::Running { keep: keep.powf(n as f64) }
+        }
+        (statistics, _) => statistics,
+    }
+}
+
 /// The maps of a layer. Modules are called by shared reference, so what they learn is behind a lock;
 /// clones share it, as a model and its copy for evaluation must.
 #[derive(Debug, Clone)]
@@ -41,7 +52,7 @@ impl Maps {
             };
             let spec = FeatureSpec::new(family, options.features).kernel(Kernel::attention(dim));
             let spec = spec.coupling(options.coupling).seed(options.seed);
-            AdaptiveMaps::new(spec, heads, redraw, options.statistics)
+            AdaptiveMaps::new(spec, heads, redraw, learned_at_redraws(&options))
         };
         let maps = options.kind.family().map(made).transpose()?;
         let state = MapState { options, maps, calls: 0, calibrating: false };

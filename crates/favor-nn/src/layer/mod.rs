@@ -40,7 +40,8 @@ pub struct AttentionOptions {
     pub seed: u64,
     /// After so many calls in training the maps are fitted anew, with a new draw; `None`: only once.
     pub redraw: Option<u64>,
-    /// Where the statistics that maps are fitted to come from.
+    /// Where the statistics that maps are fitted to come from. A running average looks only at the calls
+    /// that fit the maps anew, and forgets as if it had looked at all.
     pub statistics: Statistics,
     /// Heads of [`Attention::Auto`] whose predicted relative error is above this stay exact.
     pub tolerance: f64,
