@@ -129,6 +129,16 @@ fn causal_calls_do_not_see_themselves() {
     assert_eq!(run(&a, &a).0, run(&b, &a).0);
     assert_eq!(run(&a, &a).1, run(&a, &b).1);
     assert_ne!(run(&a, &a).1, run(&b, &a).1);
+    // Evaluation knows them all.
+    for causal in [false, true] {
+        let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Never, Statistics::Calibrated).unwrap();
+        maps.training(tensor(&a), tensor(&a), None, causal).unwrap();
+        maps.training(tensor(&b), tensor(&b), None, causal).unwrap();
+        let mut all = AdaptiveMaps::new(spec(), 3, Redraw::Never, Statistics::Calibrated).unwrap();
+        all.training(tensor(&a), tensor(&a), None, false).unwrap();
+        let wanted = all.training(tensor(&b), tensor(&b), None, false).unwrap();
+        assert!(maps.evaluation().unwrap() == wanted, "causal {causal}");
+    }
 }
 
 #[test]

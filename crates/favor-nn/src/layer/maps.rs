@@ -160,9 +160,7 @@ impl Maps {
             return Ok(Some(maps.evaluation().or_else(|_| maps.blank(self.dim))?));
         }
         let due = match (self.options.statistics, self.options.redraw) {
-            // The first causal call has no earlier one to learn from; the second makes up for it.
-            _ if *calls == 0 || (causal && *calls == 1) => true,
-            (Statistics::Running { .. }, None) => false,
+            (Statistics::Running { .. }, None) => *calls == 0,
             (Statistics::Running { .. }, Some(n)) => calls.is_multiple_of(n),
             _ => true,
         };

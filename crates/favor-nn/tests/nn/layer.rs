@@ -121,26 +121,32 @@ fn calibration_helps() {
     assert_eq!(error(numbers(layer.forward(x, None, false).unwrap())), before);
 }
 
-/// What is kept of the statistics is a fraction a call, however rarely the maps are fitted anew.
+/// What is kept of the statistics is a fraction a call, however rarely the maps are fitted anew. What a
+/// causal call teaches is there for the one after it.
 #[test]
 fn rare_redraws_forget_as_fast() {
     let _held = generator();
     let statistics = Statistics::Running { keep: 0.5 };
     let usual = AttentionOptions { redraw: Some(40), statistics, ..options(Family::Balanced) };
-    let old = layer(usual);
-    // The second draw of the one is the first of the other.
-    let mut new = old.clone();
-    new.set_options(AttentionOptions { seed: usual.seed + 1, ..usual }).unwrap();
-    let (before, after) = (input(2, 20), input(2, 20) * 3.0 + 1.0);
-    for _ in 0..40 {
-        old.forward(before.clone(), None, false).unwrap();
+    for causal in [false, true] {
+        let old = layer(usual);
+        // The second draw of the one is the first of the other.
+        let mut new = old.clone();
+        new.set_options(AttentionOptions { seed: usual.seed + 1, ..usual }).unwrap();
+        let (before, after) = (input(2, 20), input(2, 20) * 3.0 + 1.0);
+        for _ in 0..40 {
+            old.forward(before.clone(), None, causal).unwrap();
+        }
+        let second = |layer: &FavorAttention| {
+            layer.forward(after.clone(), None, causal).unwrap();
+            numbers(layer.forward(after.clone(), None, causal).unwrap())
+        };
+        let (found, wanted) = (second(&old), second(&new));
+        // 2⁻⁴⁰ of the old statistics are left, far below the rounding of single precision.
+        let size = wanted.iter().fold(0.0_f32, |m, v| m.max(v.abs()));
+        let error = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(error <= 1e-4 * size, "causal {causal}: {error:e} of {size:e}");
     }
-    let found = numbers(old.forward(after.clone(), None, false).unwrap());
-    let wanted = numbers(new.forward(after, None, false).unwrap());
-    // 2⁻⁴⁰ of the old statistics are left, far below the rounding of single precision.
-    let size = wanted.iter().fold(0.0_f32, |m, v| m.max(v.abs()));
-    let error = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    assert!(error <= 1e-4 * size, "{error:e} of {size:e}");
 }
 
 /// Cross-attention with a mask of the keys, in training and in evaluation.

@@ -55,7 +55,7 @@ pub struct AdaptiveMaps {
     frozen: bool,
     /// Moments of queries and keys for each head, once there were any.
     moments: Vec<(Moments, Moments)>,
-    /// The maps last handed out.
+    /// What evaluation uses: the last draw, fitted to all that was learned.
     maps: Vec<FeatureMap>,
 }
 
@@ -114,21 +114,20 @@ impl AdaptiveMaps {
             return Ok(maps);
         }
         let new = self.of_batch(q, k, mask)?;
-        // What a causal call may know: the calls before it. The very first has only itself to start
-        // from, and takes no statistics from the tokens at all.
-        let before = causal.then(|| self.fit(spec));
+        // What a causal call may know: the calls before it, and the very first one nothing.
+        let before = match (causal, self.moments.is_empty()) {
+            (false, _) => None,
+            (true, false) => Some(self.fit(spec)?),
+            (true, true) => Some(self.fit_blank(spec, q.shape()[3])?),
+        };
         self.learn(new)?;
         self.calls += 1;
-        let after = self.fit(spec)?;
-        self.maps = match before {
-            Some(Ok(maps)) => maps,
-            Some(Err(_)) => return self.fit_blank(spec, q.shape()[3]),
-            None => after,
-        };
-        Ok(self.maps.clone())
+        self.maps = self.fit(spec)?;
+        Ok(before.unwrap_or_else(|| self.maps.clone()))
     }
 
-    /// The maps for evaluation: nothing is learned and nothing redrawn.
+    /// The maps for evaluation: nothing is learned and nothing redrawn. They know every training call,
+    /// the last one too if it was causal.
     pub fn evaluation(&self) -> Result<Vec<FeatureMap>> {
         match self.maps.is_empty() {
             true => self.fit(self.spec),
