@@ -62,6 +62,14 @@ pub struct Cell {
     pub drop_in: bool,
 }
 
+/// What decides the result of a cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Settings {
+    model: PathBuf,
+    options: TuningOptions,
+    redraw: Option<u64>,
+}
+
 impl GlueRequest {
     fn check(&self) -> Result<()> {
         grid::check(&[
@@ -79,13 +87,13 @@ impl GlueRequest {
 
     fn tuning(&self, cell: &Cell) -> Result<(Tuning, crate::train::Trainer)> {
         let task = cell.task.read(&self.data.join("glue"))?;
-        Tuning::new(&self.model, task, self.attention(cell), self.settings(cell))
+        Tuning::new(&self.model, task, self.attention(cell), self.settings(cell).options)
     }
 }
 
 impl Grid for GlueRequest {
     type Cell = Cell;
-    type Settings = TuningOptions;
+    type Settings = Settings;
     type Found = f64;
 
     fn cells(&self) -> Vec<Cell> {
@@ -104,8 +112,9 @@ impl Grid for GlueRequest {
         out
     }
 
-    fn settings(&self, cell: &Cell) -> TuningOptions {
-        TuningOptions { seed: cell.seed, ..self.options }
+    fn settings(&self, cell: &Cell) -> Settings {
+        let options = TuningOptions { seed: cell.seed, ..self.options };
+        Settings { model: self.model.clone(), options, redraw: self.redraw }
     }
 
     fn place(&self, cell: &Cell) -> PathBuf {

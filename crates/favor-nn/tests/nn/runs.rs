@@ -171,4 +171,12 @@ fn the_grid_goes_on() {
     let table = fs::read_to_string(request.out.join("glue.md")).unwrap();
     assert!(table.contains("| GE (FAVOR++) | 8 |") && table.contains("±"), "{table}");
     assert_eq!(fs::read_to_string(request.out.join("glue.csv")).unwrap().lines().count(), 7);
+    // A result of other settings is none of this grid.
+    for other in [
+        GlueRequest { redraw: Some(1), ..request.clone() },
+        GlueRequest { model: folder.path().into(), ..request.clone() },
+    ] {
+        let refused = stopped_at(u64::MAX, |w| glue(&other, w)).unwrap_err().to_string();
+        assert!(refused.contains("other settings"), "{refused}");
+    }
 }
