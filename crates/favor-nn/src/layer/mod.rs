@@ -215,6 +215,7 @@ impl FavorAttention {
         mask: Option<&KeyMask>,
         causal: bool,
     ) -> Result<Tensor<3>> {
+        self.check([&query, &key, &value])?;
         let training = self.dropout.training.is_enabled() && query.device().is_autodiff();
         let [batch, length, _] = query.dims();
         let heads = |x: Tensor<3>| {
@@ -235,6 +236,24 @@ impl FavorAttention {
         let width = self.maps.heads() * out.dims()[3];
         let out = drop_some(&self.dropout, out.swap_dims(1, 2).reshape([batch, length, width]));
         Ok(rowwise(&self.output, out))
+    }
+
+    fn check(&self, [query, key, value]: [&Tensor<3>; 3]) -> Result<()> {
+        let batch = query.dims()[0];
+        let sides = [
+            ("queries", query, &self.query, query),
+            ("keys", key, &self.key, key),
+            ("values", value, &self.value, key),
+        ];
+        for (what, x, projection, as_long_as) in sides {
+            let (found, length) = (x.dims(), as_long_as.dims()[1]);
+            let wanted = [batch, length, projection.weight.dims()[0]];
+            if found != wanted {
+                let reason = format!("the layer takes {wanted:?} here, not {found:?}");
+                return Err(Error::invalid(what, reason));
+            }
+        }
+        Ok(())
     }
 
     /// The kind of attention and its maps.

@@ -191,3 +191,25 @@ fn senseless_options_are_refused() {
     let statistics = Statistics::Running { keep: 2.0 };
     assert!(make(4, AttentionOptions { statistics, ..usual }).contains("keep"));
 }
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() {
+    let _held = generator();
+    let wide = |x: Tensor<3>| Tensor::cat(vec![x.clone(), x], 2);
+    for kind in Attention::ALL {
+        let layer = layer(AttentionOptions { kind, ..options(Family::Balanced) });
+        let refused = |q: Tensor<3>, k: Tensor<3>, v: Tensor<3>, what: &str| {
+            let error = layer.forward_cross(q, k, v, None, false).unwrap_err().to_string();
+            assert!(error.starts_with(what), "{kind}: {error}");
+        };
+        let x = || input(2, 5);
+        refused(wide(x()), x(), x(), "queries: the layer takes [2, 5, ");
+        refused(x(), wide(x()), x(), "keys: the layer takes [2, 5, ");
+        refused(x(), x(), wide(x()), "values: the layer takes [2, 5, ");
+        refused(x(), input(3, 5), x(), "keys: the layer takes [2, 5, ");
+        refused(x(), input(2, 7), x(), "values: the layer takes [2, 7, ");
+        let mask = KeyMask::of_lengths(&[3, 4], 6);
+        assert!(layer.forward(x(), Some(&mask), false).is_err(), "{kind}");
+        assert!(layer.forward_cross(x(), input(2, 7), input(2, 7), None, true).is_err(), "{kind}");
+    }
+}
