@@ -18,9 +18,14 @@ fn tables(folder: &Path) {
     }
 }
 
-fn start(folder: &Path, cluster: &Cluster, arguments: &[&str]) -> Process {
+/// A cluster of two executors, and a fit on it that has begun.
+fn begun(folder: &Path) -> (Cluster, Process) {
+    tables(folder);
+    let cluster = Cluster::start(folder);
     let url = cluster.url();
-    Process::start(folder, &[arguments, &["--cluster", &url, "--partitions", "2"]].concat(), &[])
+    let how = ["--cluster", &url, "--partitions", "2", "--out", "many.favor"];
+    let fit = Process::start(folder, &[&FIT[..], &how].concat(), &[]);
+    (cluster, fit)
 }
 
 /// Waits until the executors are at a point of their job number `job`, given the tasks of its first
@@ -76,9 +81,7 @@ fn assert_whole(folder: &Path) {
 fn a_busy_executor_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    tables(folder);
-    let mut cluster = Cluster::start(folder);
-    let mut fit = start(folder, &cluster, &[&FIT[..], &["--out", "many.favor"]].concat());
+    let (mut cluster, mut fit) = begun(folder);
     // The second job is that of the sums.
     let victim = at(&cluster, 1, |own, _| busy(own));
     cluster.executors[victim].kill();
@@ -91,9 +94,7 @@ fn a_busy_executor_is_lost() {
 fn an_idle_executor_is_lost_with_what_it_has_made() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    tables(folder);
-    let mut cluster = Cluster::start(folder);
-    let mut fit = start(folder, &cluster, &[&FIT[..], &["--out", "many.favor"]].concat());
+    let (mut cluster, mut fit) = begun(folder);
     let victim = at(&cluster, 1, |own, other| !own.is_empty() && !busy(own) && busy(other));
     cluster.executors[victim].kill();
     let status = fit.ended();
@@ -106,9 +107,7 @@ fn an_idle_executor_is_lost_with_what_it_has_made() {
 fn a_stalled_executor_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    tables(folder);
-    let cluster = Cluster::start(folder);
-    let mut fit = start(folder, &cluster, &[&FIT[..], &["--out", "many.favor"]].concat());
+    let (cluster, mut fit) = begun(folder);
     let other = at(&cluster, 1, |own, other| !own.is_empty() && !busy(own) && busy(other));
     cluster.executors[1 - other].stop();
     let taken = at(&cluster, 1, |own, _| own.len() == 2);
@@ -123,9 +122,7 @@ fn a_stalled_executor_comes_back() {
 fn all_executors_are_lost() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    tables(folder);
-    let mut cluster = Cluster::start(folder);
-    let mut fit = start(folder, &cluster, &[&FIT[..], &["--out", "many.favor"]].concat());
+    let (mut cluster, mut fit) = begun(folder);
     at(&cluster, 1, |own, _| busy(own));
     cluster.executors.iter_mut().for_each(Process::kill);
     let status = fit.ended();
@@ -142,9 +139,7 @@ fn all_executors_are_lost() {
 fn the_scheduler_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    tables(folder);
-    let mut cluster = Cluster::start(folder);
-    let mut fit = start(folder, &cluster, &[&FIT[..], &["--out", "many.favor"]].concat());
+    let (mut cluster, mut fit) = begun(folder);
     at(&cluster, 1, |own, _| busy(own));
     cluster.scheduler.kill();
     let status = fit.ended();
