@@ -88,10 +88,13 @@ impl Bert {
         self
     }
 
-    /// With a new head for so many classes; one class is a number. The pooler is kept if there is one.
+    /// With a head for so many classes, a new one unless there is one; one class is a number. The pooler
+    /// is kept if there is one.
     pub fn with_classifier(mut self, config: &BertConfig, labels: usize, device: &Device) -> Self {
         self = self.with_pooler(config, device);
-        self.classifier = Some(encoder::linear(config, config.hidden_size, labels, device));
+        let fits = |head: &Linear| head.weight.dims()[1] == labels;
+        let new = || encoder::linear(config, config.hidden_size, labels, device);
+        self.classifier = Some(self.classifier.take().filter(fits).unwrap_or_else(new));
         self
     }
 

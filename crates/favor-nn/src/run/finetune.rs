@@ -35,7 +35,7 @@ pub struct TuningOptions {
 
 impl Default for TuningOptions {
     fn default() -> Self {
-        Self { epochs: 3, batch: 32, rate: 5e-5, warmup: 0.1, length: 128, seed: 0, examples: None }
+        Self { epochs: 3, batch: 32, rate: 1e-4, warmup: 0.1, length: 128, seed: 0, examples: None }
     }
 }
 

@@ -82,6 +82,13 @@ fn finetuning_learns_and_goes_on() {
     stopped_at(u64::MAX, |w| finetune(&parts, w)).unwrap();
     assert_eq!(weights(&whole.out), weights(&parts.out));
     assert!(!checkpoint.exists() && parts.out.join("vocab.txt").exists());
+    // What was learned is there to go on from.
+    let again = FinetuneRequest {
+        model: whole.out.clone(),
+        options: TuningOptions { epochs: 1, rate: 1e-9, ..whole.options },
+        ..request(folder.path(), "again")
+    };
+    assert_eq!(stopped_at(u64::MAX, |w| finetune(&again, w)).unwrap().score(), 1.0);
 }
 
 #[test]
