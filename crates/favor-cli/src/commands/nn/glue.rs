@@ -11,7 +11,8 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
   favor reproduce glue --model minilm --dry-run
-  favor reproduce glue --model minilm --tasks rte,mrpc --attentions exact,sde,balanced --seeds 1";
+  favor reproduce glue --model minilm --tasks rte,mrpc --attentions exact,sde,balanced --seeds 1
+  favor reproduce glue --model minilm --only-drop-in --features 16,64,256";
 
 /// Compare the attentions on tasks of GLUE (Table 1).
 ///
@@ -53,6 +54,9 @@ pub(crate) struct Arguments {
     /// Leave out the column of STS-B where the attention is replaced without fine-tuning
     #[arg(long)]
     no_drop_in: bool,
+    /// Only that column: no fine-tuning
+    #[arg(long, conflicts_with_all = ["no_drop_in", "tasks"])]
+    only_drop_in: bool,
     /// Only say how long it would take
     #[arg(long)]
     dry_run: bool,
@@ -70,7 +74,7 @@ impl Arguments {
             model: self.model,
             data: data_folder(self.data).path,
             out: self.out,
-            tasks: self.tasks,
+            tasks: if self.only_drop_in { vec![] } else { self.tasks },
             attentions: self.attentions,
             features: self.features,
             seeds: self.seeds,
