@@ -88,8 +88,8 @@ impl Bert {
         self
     }
 
-    /// With a head for so many classes, a new one unless there is one; one class is a number. The pooler
-    /// is kept if there is one.
+    /// With a head for so many classes, a new one unless there is one for as many; one class is a number.
+    /// The pooler is kept if there is one.
     pub fn with_classifier(mut self, config: &BertConfig, labels: usize, device: &Device) -> Self {
         self = self.with_pooler(config, device);
         let fits = |head: &Linear| head.weight.dims()[1] == labels;
