@@ -1,5 +1,7 @@
 //! What can go wrong, as values.
 
+use std::borrow::Cow;
+
 /// The result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -25,7 +27,7 @@ pub enum Error {
     #[error("{what} holds {value} at row {row}, column {column}; every entry must be finite")]
     NonFinite {
         /// The argument.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// Row of the first bad entry, from 0.
         row: usize,
         /// Column of the first bad entry, from 0.
@@ -37,7 +39,7 @@ pub enum Error {
     #[error("{what} is empty ({rows} rows, {columns} columns); at least one of each is needed")]
     Empty {
         /// The argument.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// Number of rows.
         rows: usize,
         /// Number of columns.
@@ -47,7 +49,7 @@ pub enum Error {
     #[error("{what}: {reason}")]
     Invalid {
         /// The argument.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// What is wrong with it and what would be right.
         reason: String,
     },
@@ -64,13 +66,19 @@ pub enum Error {
     /// The caller asked to stop.
     #[error("cancelled before the end")]
     Cancelled,
-    /// Bytes that are not a feature map this version can read.
-    #[error("not a readable feature map: {0}")]
-    Format(String),
+    /// Bytes that are not what they should be, or of another version.
+    #[error("not a readable {what}: {reason}")]
+    Format {
+        /// What was to be read.
+        what: Cow<'static, str>,
+        /// What is wrong with the bytes.
+        reason: String,
+    },
 }
 
 impl Error {
-    pub(crate) fn invalid(what: &'static str, reason: impl Into<String>) -> Self {
-        Self::Invalid { what, reason: reason.into() }
+    /// An argument outside its domain: which one, and what is wrong with it.
+    pub fn invalid(what: impl Into<Cow<'static, str>>, reason: impl Into<String>) -> Self {
+        Self::Invalid { what: what.into(), reason: reason.into() }
     }
 }

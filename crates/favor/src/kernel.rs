@@ -2,7 +2,7 @@
 //! is tested against this file.
 
 use crate::linalg::{dot, product_transposed};
-use crate::{Element, Error, Matrix, Result, Rows};
+use crate::{Error, Float, Matrix, Result, Rows};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -82,18 +82,18 @@ impl Kernel {
     }
 
     /// `log K(x,y)`.
-    pub fn log_value<T: Element>(&self, x: &[T], y: &[T]) -> Result<f64> {
+    pub fn log_value<T: Float>(&self, x: &[T], y: &[T]) -> Result<f64> {
         let (x, y) = (Rows::new(x, 1, x.len())?, Rows::new(y, 1, y.len())?);
         Ok(self.log_matrix(x, y)?[(0, 0)])
     }
 
     /// `K(x,y)`. Infinite or zero where `f64` ends: use [`Kernel::log_value`] there.
-    pub fn value<T: Element>(&self, x: &[T], y: &[T]) -> Result<f64> {
+    pub fn value<T: Float>(&self, x: &[T], y: &[T]) -> Result<f64> {
         Ok(self.log_value(x, y)?.exp())
     }
 
     /// `log K` of every pair: one row a query, one column a key.
-    pub fn log_matrix<T: Element>(&self, x: Rows<'_, T>, y: Rows<'_, T>) -> Result<Matrix<f64>> {
+    pub fn log_matrix<T: Float>(&self, x: Rows<'_, T>, y: Rows<'_, T>) -> Result<Matrix<f64>> {
         let keys = self.prepare_keys("log_matrix", x, y)?;
         let mut out = Matrix::zeros(x.rows(), y.rows());
         for (i, logs) in self.log_rows(x, &keys, 0, y.rows()).enumerate() {
@@ -115,7 +115,7 @@ impl Kernel {
     /// assert_eq!(product.log_scale, vec![10_000.0]);
     /// # Ok::<(), favor::Error>(())
     /// ```
-    pub fn product<T: Element>(
+    pub fn product<T: Float>(
         &self,
         x: Rows<'_, T>,
         y: Rows<'_, T>,
@@ -138,7 +138,7 @@ impl Kernel {
     }
 
     /// The rows of one block of queries, each with its logarithmic scale.
-    fn product_block<T: Element>(
+    fn product_block<T: Float>(
         &self,
         x: Rows<'_, T>,
         keys: &Keys,
@@ -171,7 +171,7 @@ impl Kernel {
     }
 
     /// Checks the two sides and brings the keys into the form that `log_rows` uses.
-    fn prepare_keys<T: Element>(
+    fn prepare_keys<T: Float>(
         &self,
         operation: &'static str,
         x: Rows<'_, T>,
@@ -183,17 +183,14 @@ impl Kernel {
         let mut rows = y.to_f64(self.scale);
         let norms = (0..rows.rows()).map(|j| dot(rows.row(j), rows.row(j))).collect();
         // Distances do not change when both sides move, and near the centre they cancel less.
-        let centre = match self.alpha == 0.0 {
-            true => vec![0.0; y.columns()],
-            false => column_means(&rows),
-        };
+        let centre = if self.alpha == 0.0 { vec![0.0; y.columns()] } else { column_means(&rows) };
         subtract(&mut rows, &centre);
         let centred_norms = (0..rows.rows()).map(|j| dot(rows.row(j), rows.row(j))).collect();
         Ok(Keys { rows, norms, centre, centred_norms })
     }
 
     /// `log K` of each query of `x` with the keys `start..end`.
-    fn log_rows<'a, T: Element>(
+    fn log_rows<'a, T: Float>(
         &'a self,
         x: Rows<'_, T>,
         keys: &'a Keys,
@@ -238,7 +235,7 @@ pub struct LogScaled<T> {
     pub values: Matrix<T>,
 }
 
-impl<T: Element> LogScaled<T> {
+impl<T: Float> LogScaled<T> {
     /// The plain matrix; an error where an entry does not fit the number format.
     pub fn to_matrix(&self) -> Result<Matrix<T>> {
         let mut out = self.values.clone();
@@ -264,7 +261,7 @@ impl<T: Element> LogScaled<T> {
 }
 
 /// Both sides non-empty and of one dimension.
-pub(crate) fn check_sides<T: Element>(
+pub(crate) fn check_sides<T: Float>(
     operation: &'static str,
     x: Rows<'_, T>,
     y: Rows<'_, T>,
@@ -284,7 +281,7 @@ pub(crate) fn check_sides<T: Element>(
 }
 
 /// As many values as keys.
-pub(crate) fn check_values<T: Element>(
+pub(crate) fn check_values<T: Float>(
     operation: &'static str,
     y: Rows<'_, T>,
     c: Rows<'_, T>,
@@ -303,14 +300,15 @@ pub(crate) fn check_values<T: Element>(
 }
 
 /// Sums of values that fit their number format.
-pub(crate) fn check_sums<T: Element>(sums: &Matrix<T>) -> Result<()> {
-    match sums.as_slice().iter().all(|v| v.is_finite()) {
-        true => Ok(()),
-        false => Err(Error::Overflow {
+pub(crate) fn check_sums<T: Float>(sums: &Matrix<T>) -> Result<()> {
+    if sums.as_slice().iter().all(|v| v.is_finite()) {
+        Ok(())
+    } else {
+        Err(Error::Overflow {
             operation: "the sum over the keys",
             format: T::NAME,
             hint: "divide the values by a constant",
-        }),
+        })
     }
 }
 

@@ -9,13 +9,14 @@
 //! 1. [`Rows`] and [`Matrix`] hold sets of vectors; [`Moments`] sums one up.
 //! 2. [`FeatureSpec`] says which [`Family`], [`Kernel`], number of features, [`Coupling`] and seed,
 //!    and [`FeatureSpec::fit`] makes a [`FeatureMap`] of the moments of both sides.
-//! 3. The map serves [`kernel_product`] and [`KeySums`] (streams, several workers), and
-//!    [`attention`](attention()) on tensors.
-//! 4. [`diagnose`] says beforehand how many features an accuracy needs, or to use the exact kernel:
-//!    [`Kernel::product`], [`exact_attention`].
+//! 3. The map is what [`kernel_product`] and [`KeySums`] (streams, several workers) take, and
+//!    [`attention`](attention()) on tensors as a [`Method`].
+//! 4. [`diagnose`] tells you in advance how many features an accuracy needs, or to use the exact kernel:
+//!    [`Kernel::product`], [`Method::Exact`].
+//! 5. [`reference`] holds the plain `f64` versions of all of it.
 //!
 //! ```
-//! use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, Options, Tensor, attention};
+//! use favor::{AttentionOptions, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor};
 //!
 //! // 64 tokens, one head of dimension 8.
 //! let q = Matrix::from_fn(64, 8, |i, l| ((3 * i + l) as f32).sin());
@@ -26,7 +27,8 @@
 //! let map = spec.fit(&Moments::of(q.view())?, &Moments::of(k.view())?)?;
 //!
 //! let tensor = |m| Tensor::new(Matrix::as_slice(m), [1, 1, 64, 8]);
-//! let out = attention(&[map], tensor(&q)?, tensor(&k)?, tensor(&v)?, &Options::default())?;
+//! let inputs = Qkv::new(tensor(&q)?, tensor(&k)?, tensor(&v)?);
+//! let out = favor::attention(Method::Features(&[map]), inputs, &AttentionOptions::new())?;
 //! assert_eq!(out.len(), 64 * 8);
 //! # Ok::<(), favor::Error>(())
 //! ```
@@ -35,38 +37,43 @@
 //! and kept as logarithms, so no ε is needed and nothing overflows. Any parameters give an unbiased
 //! estimate; fitting only lowers the variance. The same seed gives the same draws everywhere.
 
+mod adapt;
 mod attention;
-mod element;
 mod engine;
 mod error;
 mod family;
+mod float;
 mod kernel;
+mod key_sums;
 mod linalg;
 mod map;
 mod moments;
 mod parameters;
-mod product;
 mod rows;
 mod simd;
+mod threads;
 
 pub mod dense;
 pub mod diagnose;
 pub mod draw;
+pub mod reference;
+pub mod store;
 
-pub use attention::{Baseline, Mask, baseline_attention, exact_attention, feature_attention};
+pub use adapt::{AdaptiveMaps, MapPolicy, Redraw, Statistics, fit_heads};
+pub use attention::{
+    AttentionOptions, Choice, Gradients, Method, Qkv, attention, attention_backward,
+    attention_into, choose_heads,
+};
 pub use draw::Coupling;
-pub use element::Element;
 pub use engine::{
-    AdaptiveMaps, Choice, DecodeState, Gradients, Number, Options, ProductGradients, Redraw,
-    Statistics, Tensor, attention, attention_backward, attention_into, auto_attention,
-    auto_attention_backward, choose, exact_attention_backward, exact_attention_tensors,
-    kernel_product, kernel_product_backward,
+    DecodeState, ProductGradients, Scalar, Tensor, kernel_product, kernel_product_backward,
 };
 pub use error::{Error, Result};
 pub use family::Family;
+pub use float::Float;
 pub use kernel::{Kernel, LogScaled};
-pub use map::{FeatureMap, FeatureSpec, Side};
+pub use key_sums::KeySums;
+pub use map::{FeatureMap, FeatureSpec, Projection, RowTerm, Side, maps_from_bytes, maps_to_bytes};
 pub use moments::Moments;
-pub use parameters::{Parameters, best_quadratic, floor};
-pub use product::KeySums;
+pub use parameters::{Parameters, objective_floor, optimal_quadratic};
 pub use rows::{Matrix, Rows};

@@ -118,9 +118,10 @@ pub(crate) fn inverse_transpose(m: &Matrix<f64>, what: &'static str) -> Result<M
     clear_upper_halves();
     let n = m.rows();
     let out = Matrix::from_fn(n, n, |i, j| inverse[(j, i)]);
-    match out.as_slice().iter().all(|v| v.is_finite()) {
-        true => Ok(out),
-        false => Err(Error::invalid(what, "the transform has no inverse")),
+    if out.as_slice().iter().all(|v| v.is_finite()) {
+        Ok(out)
+    } else {
+        Err(Error::invalid(what, "the transform has no inverse"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Count, mean and scatter of a set of vectors: all that fitting needs to know of the data.
 
 use crate::linalg::transposed_product;
-use crate::{Element, Error, Matrix, Result, Rows};
+use crate::{Error, Float, Matrix, Result, Rows};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ impl TryFrom<RawMoments> for Moments {
     type Error = Error;
     fn try_from(raw: RawMoments) -> Result<Self> {
         let RawMoments { count, weight, mean, scatter } = raw;
-        Self::from_parts(count, weight, mean, scatter)
+        Self::from_scatter(count, weight, mean, scatter)
     }
 }
 
@@ -51,7 +51,7 @@ impl Moments {
     }
 
     /// Puts together what the methods of these names gave out.
-    pub fn from_parts(
+    pub fn from_scatter(
         count: u64,
         weight: f64,
         mean: Vec<f64>,
@@ -62,7 +62,10 @@ impl Moments {
             || !(weight.is_finite() && weight >= 0.0)
             || !numbers.all(|v| v.is_finite())
         {
-            return Err(Error::Format("moments with inconsistent shapes or numbers".into()));
+            return Err(Error::invalid(
+                "moments",
+                "inconsistent shapes, or numbers that are not finite",
+            ));
         }
         Ok(Self { count, weight, mean, scatter })
     }
@@ -88,14 +91,14 @@ impl Moments {
     }
 
     /// The moments of a set.
-    pub fn of<T: Element>(rows: Rows<'_, T>) -> Result<Self> {
+    pub fn of<T: Float>(rows: Rows<'_, T>) -> Result<Self> {
         let mut moments = Self::new(rows.columns());
         moments.add(rows)?;
         Ok(moments)
     }
 
     /// The moments of the rows whose mask is true. Masked rows are not even looked at.
-    pub fn of_masked<T: Element>(rows: Rows<'_, T>, mask: &[bool]) -> Result<Self> {
+    pub fn of_masked<T: Float>(rows: Rows<'_, T>, mask: &[bool]) -> Result<Self> {
         let weights: Vec<f64> = mask.iter().map(|&m| f64::from(u8::from(m))).collect();
         let mut moments = Self::new(rows.columns());
         moments.add_weighted(rows, &weights)?;
@@ -103,12 +106,12 @@ impl Moments {
     }
 
     /// Adds a piece of the set.
-    pub fn add<T: Element>(&mut self, rows: Rows<'_, T>) -> Result<()> {
+    pub fn add<T: Float>(&mut self, rows: Rows<'_, T>) -> Result<()> {
         self.add_pieces(rows, None)
     }
 
     /// Adds a piece of the set with one weight ≥ 0 a row. Rows of weight 0 are not looked at.
-    pub fn add_weighted<T: Element>(&mut self, rows: Rows<'_, T>, weights: &[f64]) -> Result<()> {
+    pub fn add_weighted<T: Float>(&mut self, rows: Rows<'_, T>, weights: &[f64]) -> Result<()> {
         if weights.len() != rows.rows() {
             return Err(Error::Shape {
                 operation: "moments",
@@ -125,7 +128,7 @@ impl Moments {
         self.add_pieces(rows, Some(weights))
     }
 
-    fn add_pieces<T: Element>(&mut self, rows: Rows<'_, T>, weights: Option<&[f64]>) -> Result<()> {
+    fn add_pieces<T: Float>(&mut self, rows: Rows<'_, T>, weights: Option<&[f64]>) -> Result<()> {
         if rows.columns() != self.mean.len() {
             return Err(Error::Shape {
                 operation: "moments",
@@ -148,7 +151,7 @@ impl Moments {
         Ok(())
     }
 
-    fn of_block<T: Element>(
+    fn of_block<T: Float>(
         rows: Rows<'_, T>,
         start: usize,
         weights: Option<&[f64]>,
@@ -161,7 +164,7 @@ impl Moments {
             let values = rows.row(row);
             if let Some(column) = values.iter().position(|v| !v.is_finite()) {
                 let value = values[column].to_f64();
-                return Err(Error::NonFinite { what: "rows", row, column, value });
+                return Err(Error::NonFinite { what: "rows".into(), row, column, value });
             }
         }
         let weight: f64 = used.iter().map(|&i| weight_of(i)).sum();
@@ -211,9 +214,10 @@ impl Moments {
                 hint: "divide the data by a constant",
             });
         }
-        match self.count == 0 {
-            true => self.mean.clone_from(&other.mean),
-            false => self.mean.iter_mut().zip(&delta).for_each(|(m, d)| *m += share * d),
+        if self.count == 0 {
+            self.mean.clone_from(&other.mean)
+        } else {
+            self.mean.iter_mut().zip(&delta).for_each(|(m, d)| *m += share * d)
         }
         self.count += other.count;
         self.weight = weight;
@@ -293,7 +297,7 @@ impl Moments {
         let mean = (0..self.dim()).map(|l| (self.mean[l] - centre[l]) / scale[l]).collect();
         let entry = |i: usize, j: usize| self.scatter[(i, j)] / scale[i] / scale[j];
         let scatter = Matrix::from_fn(self.dim(), self.dim(), entry);
-        Self::from_parts(self.count, self.weight, mean, scatter)
+        Self::from_scatter(self.count, self.weight, mean, scatter)
     }
 
     /// The moments with every weight multiplied by `factor`: the same mean and covariance, with
@@ -307,9 +311,10 @@ impl Moments {
 
     /// An error if no vector was added or if the dimension is zero.
     pub(crate) fn check_nonempty(&self, what: &'static str) -> Result<()> {
-        match self.count == 0 || self.dim() == 0 {
-            true => Err(Error::Empty { what, rows: self.count as usize, columns: self.dim() }),
-            false => Ok(()),
+        if self.count == 0 || self.dim() == 0 {
+            Err(Error::Empty { what: what.into(), rows: self.count as usize, columns: self.dim() })
+        } else {
+            Ok(())
         }
     }
 }

@@ -101,7 +101,7 @@ impl Parameters {
     ) -> Result<Self> {
         let d = quadratic.len();
         if d == 0 {
-            return Err(Error::Empty { what: "parameters", rows: 0, columns: 0 });
+            return Err(Error::Empty { what: "parameters".into(), rows: 0, columns: 0 });
         }
         check_quadratic(&quadratic)?;
         square("query transform", &query_transform, d)?;
@@ -180,9 +180,10 @@ impl Parameters {
                 variance.max(0.0) + (u[l] + v[l]) * (u[l] + v[l])
             })
             .collect();
-        match spread.iter().all(|phi| phi.is_finite()) {
-            true => Ok(spread),
-            false => Err(overflow("the spread of the data")),
+        if spread.iter().all(|phi| phi.is_finite()) {
+            Ok(spread)
+        } else {
+            Err(overflow("the spread of the data"))
         }
     }
 
@@ -192,13 +193,13 @@ impl Parameters {
         let spread = self.spread(queries, keys)?;
         let excess: f64 =
             self.quadratic.iter().zip(&spread).map(|(&a, &phi)| log_excess(a, phi)).sum();
-        let objective = floor(queries, keys) + excess;
+        let objective = objective_floor(queries, keys) + excess;
         if objective.is_finite() { Ok(objective) } else { Err(overflow("the objective")) }
     }
 
     /// The same parameters with the diagonal that is optimal for their transform and shift.
     pub(crate) fn with_best_diagonal(self, queries: &Moments, keys: &Moments) -> Result<Self> {
-        let quadratic = self.spread(queries, keys)?.into_iter().map(best_quadratic).collect();
+        let quadratic = self.spread(queries, keys)?.into_iter().map(optimal_quadratic).collect();
         Ok(Self { quadratic, ..self })
     }
 
@@ -206,13 +207,13 @@ impl Parameters {
     /// and shift.
     pub(crate) fn with_best_scalar(self, queries: &Moments, keys: &Moments) -> Result<Self> {
         let spread = self.spread(queries, keys)?;
-        let a = best_quadratic(spread.iter().sum::<f64>() / spread.len() as f64);
+        let a = optimal_quadratic(spread.iter().sum::<f64>() / spread.len() as f64);
         Ok(Self { quadratic: vec![a; spread.len()], ..self })
     }
 }
 
 /// The least value that any objective can have, `2·mean(xᵀy)`: all variances zero.
-pub fn floor(queries: &Moments, keys: &Moments) -> f64 {
+pub fn objective_floor(queries: &Moments, keys: &Moments) -> f64 {
     2.0 * dot(queries.mean(), keys.mean())
 }
 
@@ -227,10 +228,10 @@ pub(crate) fn log_excess(a: f64, phi: f64) -> f64 {
 /// positive.
 ///
 /// ```
-/// assert_eq!(favor::best_quadratic(0.0), 0.0);
-/// assert!(favor::best_quadratic(1.0) < 0.0);
+/// assert_eq!(favor::optimal_quadratic(0.0), 0.0);
+/// assert!(favor::optimal_quadratic(1.0) < 0.0);
 /// ```
-pub fn best_quadratic(phi: f64) -> f64 {
+pub fn optimal_quadratic(phi: f64) -> f64 {
     // (1 − 2φ − √((2φ+1)² + 8φ)) / 16, written without the cancellation at small φ: with
     // r = √((2φ+1)² + 8φ), 1 − 2φ − r = −16φ / (r + 1 − 2φ), and r > 2φ.
     let phi = phi.max(0.0);
@@ -272,12 +273,11 @@ fn check_quadratic(a: &[f64]) -> Result<()> {
 }
 
 fn square(what: &'static str, m: &Matrix<f64>, d: usize) -> Result<()> {
-    match m.shape() == (d, d) {
-        true => Ok(()),
-        false => {
-            let reason = format!("has shape {:?} where the dimension is {d}", m.shape());
-            Err(Error::invalid(what, reason))
-        }
+    if m.shape() == (d, d) {
+        Ok(())
+    } else {
+        let reason = format!("has shape {:?} where the dimension is {d}", m.shape());
+        Err(Error::invalid(what, reason))
     }
 }
 

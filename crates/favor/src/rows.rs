@@ -1,6 +1,6 @@
 //! Sets of vectors: a borrowed view of rows and an owned matrix.
 
-use crate::{Element, Error, Result};
+use crate::{Error, Float, Result};
 use serde::{Deserialize, Serialize};
 
 /// A borrowed set of vectors, one a row. Rows may lie `stride` numbers apart.
@@ -20,7 +20,7 @@ pub struct Rows<'a, T> {
     stride: usize,
 }
 
-impl<'a, T: Element> Rows<'a, T> {
+impl<'a, T: Float> Rows<'a, T> {
     /// Reads `data` as `rows` rows of `columns` numbers, one after the other.
     pub fn new(data: &'a [T], rows: usize, columns: usize) -> Result<Self> {
         if rows.checked_mul(columns) != Some(data.len()) {
@@ -114,7 +114,12 @@ impl<'a, T: Element> Rows<'a, T> {
     pub fn check_finite(&self, what: &'static str) -> Result<()> {
         for (row, values) in self.iter().enumerate() {
             if let Some(column) = values.iter().position(|v| !v.is_finite()) {
-                return Err(Error::NonFinite { what, row, column, value: values[column].to_f64() });
+                return Err(Error::NonFinite {
+                    what: what.into(),
+                    row,
+                    column,
+                    value: values[column].to_f64(),
+                });
             }
         }
         Ok(())
@@ -123,7 +128,7 @@ impl<'a, T: Element> Rows<'a, T> {
     /// An error if there are no rows or no columns.
     pub fn check_nonempty(&self, what: &'static str) -> Result<()> {
         if self.rows == 0 || self.columns == 0 {
-            return Err(Error::Empty { what, rows: self.rows, columns: self.columns });
+            return Err(Error::Empty { what: what.into(), rows: self.rows, columns: self.columns });
         }
         Ok(())
     }
@@ -131,7 +136,7 @@ impl<'a, T: Element> Rows<'a, T> {
 
 /// An owned matrix, row after row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "RawMatrix<T>", bound(deserialize = "T: Element + Deserialize<'de>"))]
+#[serde(try_from = "RawMatrix<T>", bound(deserialize = "T: Float + Deserialize<'de>"))]
 pub struct Matrix<T> {
     data: Vec<T>,
     rows: usize,
@@ -145,14 +150,14 @@ struct RawMatrix<T> {
     columns: usize,
 }
 
-impl<T: Element> TryFrom<RawMatrix<T>> for Matrix<T> {
+impl<T: Float> TryFrom<RawMatrix<T>> for Matrix<T> {
     type Error = Error;
     fn try_from(raw: RawMatrix<T>) -> Result<Self> {
         Self::new(raw.data, raw.rows, raw.columns)
     }
 }
 
-impl<T: Element> Matrix<T> {
+impl<T: Float> Matrix<T> {
     /// Takes `data` as `rows` rows of `columns` numbers.
     pub fn new(data: Vec<T>, rows: usize, columns: usize) -> Result<Self> {
         Rows::new(&data, rows, columns)?;

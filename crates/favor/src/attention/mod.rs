@@ -1,138 +1,143 @@
-//! Attention: exact, by features of the softmax kernel, and by the ELU and ReLU baselines.
-//!
-//! `out = diag(P Sᵀ1)⁻¹ P (SᵀV)`. The scales of the features cancel between numerator and
-//! denominator, so nothing is added to either: there is no ε anywhere.
+//! The front door of attention: a [`Method`] and three functions on the same inputs and options.
 
-mod baseline;
-mod exact;
-mod features;
+mod choose;
+mod head;
+mod method;
+mod options;
+mod plan;
 
-pub use baseline::{Baseline, baseline_attention};
-pub use exact::exact_attention;
-pub use features::feature_attention;
+pub use choose::{Choice, choose_heads};
+pub use method::Method;
+pub use options::AttentionOptions;
 
-use crate::kernel::{check_sides, check_values};
-use crate::{Element, Error, Matrix, Result, Rows};
+use crate::Result;
+use crate::engine::tensor::{Scalar, Tensor};
+use plan::Plan;
 
-/// Which keys a query may see.
+/// The inputs of attention, each `[batch, heads, length, dim]`. Keys and values have one length, queries
+/// and keys one dimension.
 ///
 /// ```
-/// use favor::Mask;
-/// let padding = [true, true, false]; // the last key is padding
-/// let mask = Mask::causal().keys(&padding);
-/// assert!(mask.causal);
+/// use favor::{Qkv, Tensor};
+/// let x = vec![0.5_f32; 16 * 4];
+/// let t = Tensor::new(&x, [1, 1, 16, 4])?;
+/// let inputs = Qkv::new(t, t, t); // self-attention without projections
+/// assert_eq!(inputs.q.shape(), [1, 1, 16, 4]);
+/// # Ok::<(), favor::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Mask<'a> {
-    /// Query `i` sees the keys `0..=i` only; there are then as many queries as keys.
-    pub causal: bool,
-    /// False where a key is padding: it is then in no sum, and its contents are not looked at.
-    pub keys: Option<&'a [bool]>,
+#[derive(Debug, Clone, Copy)]
+pub struct Qkv<'a, T> {
+    /// The queries.
+    pub q: Tensor<'a, T>,
+    /// The keys.
+    pub k: Tensor<'a, T>,
+    /// The values.
+    pub v: Tensor<'a, T>,
 }
 
-impl<'a> Mask<'a> {
-    /// Every query sees every key.
-    pub fn none() -> Self {
-        Self::default()
-    }
-
-    /// Every query sees its own and the earlier keys.
-    pub fn causal() -> Self {
-        Self { causal: true, keys: None }
-    }
-
-    /// The same, without the keys where `keys` is false.
-    pub fn keys(self, keys: &'a [bool]) -> Self {
-        Self { keys: Some(keys), ..self }
-    }
-
-    fn allows(&self, key: usize) -> bool {
-        self.keys.is_none_or(|keys| keys[key])
-    }
-
-    /// The keys that are not padding, in order.
-    fn visible(&self, count: usize) -> Vec<usize> {
-        (0..count).filter(|&j| self.allows(j)).collect()
-    }
-
-    fn check(&self, queries: (usize, usize), keys: (usize, usize)) -> Result<()> {
-        if self.causal && queries.0 != keys.0 {
-            return Err(Error::Shape {
-                operation: "causal attention",
-                left: "queries",
-                left_shape: queries,
-                right: "keys",
-                right_shape: keys,
-            });
-        }
-        match self.keys {
-            Some(mask) if mask.len() != keys.0 => Err(Error::Shape {
-                operation: "attention",
-                left: "key mask",
-                left_shape: (mask.len(), 1),
-                right: "keys",
-                right_shape: keys,
-            }),
-            _ => Ok(()),
-        }
+impl<'a, T: Scalar> Qkv<'a, T> {
+    /// Queries, keys and values.
+    pub fn new(q: Tensor<'a, T>, k: Tensor<'a, T>, v: Tensor<'a, T>) -> Self {
+        Self { q, k, v }
     }
 }
 
-/// Shapes, and the finiteness of everything that can be seen.
-fn check_inputs<T: Element>(
-    q: Rows<'_, T>,
-    k: Rows<'_, T>,
-    v: Rows<'_, T>,
-    mask: &Mask<'_>,
+/// Attention over tensors `[batch, heads, length, dim]`. The result is `[batch, heads, length, value
+/// dim]`, one number after the other. A query that sees no key gives zeros.
+///
+/// Fit maps on the same queries and keys for bidirectional attention; for causal attention fit them
+/// beforehand, on other data or on a prefix, since statistics of the whole sequence would carry the
+/// future into the past.
+///
+/// ```
+/// use favor::{AttentionOptions, Family, FeatureSpec, Kernel, Method, Moments, Qkv, Rows, Tensor};
+/// use favor::attention;
+/// let (x, v) = (vec![0.1_f32; 64 * 8], vec![1.0_f32; 64 * 8]);
+/// let m = Moments::of(Rows::new(&x, 64, 8)?)?;
+/// let map = FeatureSpec::new(Family::Balanced, 32).kernel(Kernel::attention(8)).fit(&m, &m)?;
+/// let tensor = |data| Tensor::new(data, [1, 1, 64, 8]);
+/// let inputs = Qkv::new(tensor(&x)?, tensor(&x)?, tensor(&v)?);
+/// let out = attention(Method::Features(&[map]), inputs, &AttentionOptions::new())?;
+/// assert!((out[0] - 1.0).abs() < 1e-5); // the values are all one
+///
+/// let exact = Method::Exact(Kernel::attention(8));
+/// assert!((attention(exact, inputs, &AttentionOptions::new())?[0] - 1.0).abs() < 1e-5);
+/// # Ok::<(), favor::Error>(())
+/// ```
+pub fn attention<T: Scalar>(
+    method: Method<'_>,
+    inputs: Qkv<'_, T>,
+    options: &AttentionOptions<'_>,
+) -> Result<Vec<T>> {
+    let plan = Plan::new(&method, &inputs, options)?;
+    let mut out = vec![T::default(); plan.outputs()];
+    plan.run_into(&inputs, options, &mut out, |i, head, out| {
+        plan.method(&method, i).forward(head, options, out)
+    })?;
+    Ok(out)
+}
+
+/// [`attention`] into memory that is already there, which it overwrites: whoever computes the same
+/// shape again and again saves the allocation. After an error the memory may hold anything.
+///
+/// ```
+/// use favor::{AttentionOptions, Kernel, Method, Qkv, Tensor, attention_into};
+/// let x = vec![0.5_f32; 16 * 4];
+/// let t = Tensor::new(&x, [1, 1, 16, 4])?;
+/// let mut out = vec![f32::NAN; 16 * 4];
+/// let method = Method::Exact(Kernel::attention(4));
+/// attention_into(method, Qkv::new(t, t, t), &AttentionOptions::new(), &mut out)?;
+/// assert!((out[0] - 0.5).abs() < 1e-6);
+/// # Ok::<(), favor::Error>(())
+/// ```
+pub fn attention_into<T: Scalar>(
+    method: Method<'_>,
+    inputs: Qkv<'_, T>,
+    options: &AttentionOptions<'_>,
+    out: &mut [T],
 ) -> Result<()> {
-    check_sides("attention", q, k)?;
-    check_values("attention", k, v)?;
-    mask.check(q.shape(), k.shape())?;
-    q.check_finite("queries")?;
-    for (what, rows) in [("keys", k), ("values", v)] {
-        for j in mask.visible(k.rows()) {
-            if let Err(Error::NonFinite { what, column, value, .. }) =
-                rows.slice(j, j + 1).check_finite(what)
-            {
-                return Err(Error::NonFinite { what, row: j, column, value });
-            }
-        }
-    }
-    Ok(())
+    let plan = Plan::new(&method, &inputs, options)?;
+    plan.run_into(&inputs, options, out, |i, head, out| {
+        plan.method(&method, i).forward(head, options, out)
+    })
 }
 
-/// The given rows as an owned matrix.
-fn gather<T: Element>(rows: Rows<'_, T>, which: &[usize]) -> Matrix<T> {
-    let mut out = Matrix::zeros(which.len(), rows.columns());
-    for (i, &j) in which.iter().enumerate() {
-        out.row_mut(i).copy_from_slice(rows.row(j));
-    }
-    out
+/// The gradients of attention, each shaped as its input, one number after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gradients<T> {
+    /// With respect to the queries.
+    pub q: Vec<T>,
+    /// With respect to the keys; zero at masked ones.
+    pub k: Vec<T>,
+    /// With respect to the values; zero at masked ones.
+    pub v: Vec<T>,
 }
 
-/// Values with a last column of ones, whose sum is the denominator.
-fn with_ones<T: Element>(values: Rows<'_, T>) -> Matrix<T> {
-    let mut out = Matrix::zeros(values.rows(), values.columns() + 1);
-    for i in 0..values.rows() {
-        let row = out.row_mut(i);
-        row[..values.columns()].copy_from_slice(values.row(i));
-        row[values.columns()] = T::from_f64(1.0);
-    }
-    out
-}
-
-/// Divides numerators by the denominator in the last place. A query that saw no key gives zeros.
-fn normalise<T: Element>(sums: &[f64], out: &mut [T]) -> Result<()> {
-    let denominator = sums[out.len()];
-    for (o, s) in out.iter_mut().zip(sums) {
-        *o = if denominator == 0.0 { T::from_f64(0.0) } else { T::from_f64(s / denominator) };
-        if !o.is_finite() {
-            return Err(Error::Overflow {
-                operation: "the normalisation of attention",
-                format: T::NAME,
-                hint: "features that are not positive can cancel; use a positive family",
-            });
-        }
-    }
-    Ok(())
+/// The gradients of [`attention`] with respect to queries, keys and values, given its output and the
+/// gradient of its output, both `[batch, heads, length, value dim]`. Maps and choices are constants.
+///
+/// ```
+/// use favor::{AttentionOptions, Kernel, Method, Qkv, Tensor, attention, attention_backward};
+/// let x: Vec<f64> = (0..64 * 8).map(|i| (i as f64).sin()).collect();
+/// let t = Tensor::new(&x, [1, 1, 64, 8])?;
+/// let (method, inputs) = (Method::Exact(Kernel::attention(8)), Qkv::new(t, t, t));
+/// let options = AttentionOptions::new();
+/// let out = attention(method, inputs, &options)?;
+/// let gradient = vec![1.0; out.len()];
+/// let (out, gradient) = (Tensor::new(&out, t.shape())?, Tensor::new(&gradient, t.shape())?);
+/// let g = attention_backward(method, inputs, out, gradient, &options)?;
+/// assert_eq!(g.q.len(), x.len());
+/// # Ok::<(), favor::Error>(())
+/// ```
+pub fn attention_backward<T: Scalar>(
+    method: Method<'_>,
+    inputs: Qkv<'_, T>,
+    out: Tensor<'_, T>,
+    out_gradient: Tensor<'_, T>,
+    options: &AttentionOptions<'_>,
+) -> Result<Gradients<T>> {
+    let plan = Plan::new(&method, &inputs, options)?;
+    plan.gradients(&inputs, (out, out_gradient), options, |i, head, gradients| {
+        plan.method(&method, i).backward(head, options, gradients)
+    })
 }

@@ -2,10 +2,8 @@
 
 use crate::kernel::check_sides;
 use crate::linalg::{dot, product_transposed};
-use crate::parameters::{floor, log_excess, overflow};
-use crate::{
-    Element, Error, Family, FeatureMap, Kernel, Matrix, Moments, Parameters, Result, Rows,
-};
+use crate::parameters::{log_excess, objective_floor, overflow};
+use crate::{Error, Family, FeatureMap, Float, Kernel, Matrix, Moments, Parameters, Result, Rows};
 
 /// Relative variances below the square of the rounding of `f64` cannot be told from zero; their
 /// logarithm is reported as this.
@@ -47,12 +45,11 @@ impl Estimator {
 
     /// A family with parameters of the caller's own, for inputs multiplied by the kernel's scale.
     pub fn new(family: Family, kernel: Kernel, parameters: Option<Parameters>) -> Result<Self> {
-        match parameters.is_some() == family.is_positive() {
-            true => Ok(Self { family, kernel, parameters }),
-            false => {
-                let reason = format!("{family} with the wrong kind of parameters");
-                Err(Error::invalid("estimator", reason))
-            }
+        if parameters.is_some() == family.is_positive() {
+            Ok(Self { family, kernel, parameters })
+        } else {
+            let reason = format!("{family} with the wrong kind of parameters");
+            Err(Error::invalid("estimator", reason))
         }
     }
 
@@ -72,7 +69,7 @@ impl Estimator {
     }
 
     /// `log(Var/K²)` of one feature at every pair: one row a query, one column a key.
-    pub fn log_relative_variances<T: Element>(
+    pub fn log_relative_variances<T: Float>(
         &self,
         x: Rows<'_, T>,
         y: Rows<'_, T>,
@@ -93,14 +90,15 @@ impl Estimator {
             self.pair_up(x, y, &mut out)?;
         }
         out.as_mut_slice().iter_mut().for_each(|v| *v = v.max(LEAST_LOG_VARIANCE));
-        match out.as_slice().iter().all(|v| v.is_finite()) {
-            true => Ok(out),
-            false => Err(overflow("the logarithm of the variance")),
+        if out.as_slice().iter().all(|v| v.is_finite()) {
+            Ok(out)
+        } else {
+            Err(overflow("the logarithm of the variance"))
         }
     }
 
     /// `log E[f₁²f₂²]` of one feature at every pair, for this kernel: the shifted log-variance.
-    pub fn log_second_moments<T: Element>(
+    pub fn log_second_moments<T: Float>(
         &self,
         x: Rows<'_, T>,
         y: Rows<'_, T>,
@@ -123,16 +121,17 @@ impl Estimator {
         };
         let scale = self.kernel.scale();
         let (x, y) = (queries.scaled(scale), keys.scaled(scale));
-        let objective = p.objective(&x, &y)? - floor(&x, &y) + self.floor(queries, keys);
+        let objective =
+            p.objective(&x, &y)? - objective_floor(&x, &y) + self.objective_floor(queries, keys);
         if objective.is_finite() { Ok(Some(objective)) } else { Err(overflow("the objective")) }
     }
 
     /// The least value that the objective could have: twice the mean of `log K`.
-    pub fn floor(&self, queries: &Moments, keys: &Moments) -> f64 {
+    pub fn objective_floor(&self, queries: &Moments, keys: &Moments) -> f64 {
         let scale = self.kernel.scale();
         let (x, y) = (queries.scaled(scale), keys.scaled(scale));
         let norm = |m: &Moments| crate::linalg::trace(&m.second_moment());
-        floor(&x, &y) + 2.0 * self.kernel.alpha() * (norm(&x) + norm(&y))
+        objective_floor(&x, &y) + 2.0 * self.kernel.alpha() * (norm(&x) + norm(&y))
     }
 
     /// `Σ_l log(1−4a_l) − ½log(1−8a_l)`: the part of the exponent that all pairs share.
@@ -142,7 +141,7 @@ impl Estimator {
     }
 
     /// `Σ_l γ_l w_l²` of each pair, or `‖x−y‖²` for trigonometric families.
-    fn exponents<T: Element>(&self, x: Rows<'_, T>, y: Rows<'_, T>) -> Result<Matrix<f64>> {
+    fn exponents<T: Float>(&self, x: Rows<'_, T>, y: Rows<'_, T>) -> Result<Matrix<f64>> {
         let ones;
         let gamma = match &self.parameters {
             Some(p) => {
@@ -159,7 +158,7 @@ impl Estimator {
     }
 
     /// `R₁(x+c)` and `R₂(y+e)`, whose sum is `w`; `x` and `−y` for trigonometric families.
-    pub(super) fn transformed<T: Element>(
+    pub(super) fn transformed<T: Float>(
         &self,
         x: Rows<'_, T>,
         y: Rows<'_, T>,
@@ -192,7 +191,7 @@ impl Estimator {
     }
 
     /// The pair `ω, −ω`: per feature, `e^r + e^{r⁻} − 2` with `r⁻ = constant − ‖w‖²`.
-    fn pair_up<T: Element>(
+    fn pair_up<T: Float>(
         &self,
         x: Rows<'_, T>,
         y: Rows<'_, T>,
@@ -203,11 +202,10 @@ impl Estimator {
         let constant = self.constant();
         for (v, s) in logs.as_mut_slice().iter_mut().zip(squares.as_slice()) {
             let s = s.max(0.0);
-            *v = match constant == 0.0 {
-                // e^s + e^{−s} − 2, without the cancellation at small s.
-                true => s + 2.0 * (-(-s).exp_m1()).ln(),
-                // e^r − 1 is what `v` is the logarithm of; the other summand is at least −1.
-                false => *v + ((constant - s).exp_m1() * (-*v).exp()).max(-1.0).ln_1p(),
+            *v = if constant == 0.0 {
+                s + 2.0 * (-(-s).exp_m1()).ln()
+            } else {
+                *v + ((constant - s).exp_m1() * (-*v).exp()).max(-1.0).ln_1p()
             };
         }
         Ok(())

@@ -1,11 +1,11 @@
 //! What a map is worth on given data, measured against the exact kernel.
 
-use super::predict::median;
-use crate::{Element, FeatureMap, Mask, Matrix, Result, Rows, Side};
-use crate::{exact_attention, feature_attention};
+use super::median;
+use crate::reference::{Mask, exact_attention, feature_attention};
+use crate::{FeatureMap, Float, Matrix, Result, Rows, Side};
 
 /// `‖approximate − exact‖ / ‖exact‖` in the Frobenius norm; 0 when both are zero.
-pub fn relative_error<T: Element>(approximate: &Matrix<T>, exact: &Matrix<T>) -> f64 {
+pub fn relative_error<T: Float>(approximate: &Matrix<T>, exact: &Matrix<T>) -> f64 {
     let pairs = approximate.as_slice().iter().zip(exact.as_slice());
     let (mut error, mut power) = (0.0, 0.0);
     for (a, e) in pairs {
@@ -16,7 +16,7 @@ pub fn relative_error<T: Element>(approximate: &Matrix<T>, exact: &Matrix<T>) ->
 }
 
 /// The median over all pairs of `|K̂/K − 1|`.
-pub fn kernel_error<T: Element>(map: &FeatureMap, x: Rows<'_, T>, y: Rows<'_, T>) -> Result<f64> {
+pub fn kernel_error<T: Float>(map: &FeatureMap, x: Rows<'_, T>, y: Rows<'_, T>) -> Result<f64> {
     let exact = map.kernel().log_matrix(x, y)?;
     let p = map.features_of(Side::Query, x.to_f64(1.0).view())?;
     let s = map.features_of(Side::Key, y.to_f64(1.0).view())?;
@@ -33,7 +33,7 @@ pub fn kernel_error<T: Element>(map: &FeatureMap, x: Rows<'_, T>, y: Rows<'_, T>
 }
 
 /// The relative error of attention by the map against exact attention.
-pub fn attention_error<T: Element>(
+pub fn attention_error<T: Float>(
     map: &FeatureMap,
     q: Rows<'_, T>,
     k: Rows<'_, T>,
@@ -45,7 +45,7 @@ pub fn attention_error<T: Element>(
 
 /// The relative error of the plain mean of the values in the place of exact attention: what an
 /// approximation must beat to be of any use.
-pub fn uniform_error<T: Element>(exact: &Matrix<T>, v: Rows<'_, T>) -> Result<f64> {
+pub fn uniform_error<T: Float>(exact: &Matrix<T>, v: Rows<'_, T>) -> Result<f64> {
     crate::kernel::check_values("uniform_error", v, v)?;
     let mut mean = vec![0.0; v.columns()];
     for row in v.iter() {
@@ -58,7 +58,7 @@ pub fn uniform_error<T: Element>(exact: &Matrix<T>, v: Rows<'_, T>) -> Result<f6
 /// How many of the M features effectively carry each query's row sum: `(Σ_m p_m)² / Σ_m p_m²` with
 /// `p_m = P_m(x) Σ_j S_m(y_j)`. Near M the features share the work; near 1 a single feature decides
 /// and the estimate is worthless.
-pub fn effective_sample_sizes<T: Element>(
+pub fn effective_sample_sizes<T: Float>(
     map: &FeatureMap,
     queries: Rows<'_, T>,
     keys: Rows<'_, T>,

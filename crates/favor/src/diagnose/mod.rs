@@ -5,12 +5,15 @@
 //! Families that spend two features on a draw (Hyperbolic, sine and cosine) count both, so that
 //! all figures compare at equal M.
 
+mod break_even;
 mod estimator;
 mod measure;
 mod outlook;
 mod predict;
 mod recommend;
+mod stats;
 
+pub use break_even::break_even;
 pub use estimator::Estimator;
 pub use measure::{
     attention_error, effective_sample_sizes, kernel_error, relative_error, uniform_error,
@@ -18,9 +21,10 @@ pub use measure::{
 pub use outlook::Outlook;
 pub use predict::{Prediction, predict};
 pub use recommend::{Advice, Candidate, recommend};
+pub use stats::median;
 
 use crate::draw::Stream;
-use crate::{Element, Matrix, Rows};
+use crate::{Float, Matrix, Rows};
 
 /// The features that a relative error needs when one feature has this logarithmic relative
 /// variance: `e^v / error²`, at least 1.
@@ -36,7 +40,7 @@ pub fn features_needed(log_relative_variance: f64, error: f64) -> f64 {
 
 /// At most `most` rows of a set, drawn without replacement; all of them, in order, when they are no
 /// more. The same seed gives the same rows.
-pub fn sample<T: Element>(rows: Rows<'_, T>, most: usize, seed: u64) -> Matrix<T> {
+pub fn sample<T: Float>(rows: Rows<'_, T>, most: usize, seed: u64) -> Matrix<T> {
     let mut chosen: Vec<usize> = (0..rows.rows()).collect();
     if rows.rows() > most {
         let mut stream = Stream::new(seed, 1 << 32);

@@ -16,7 +16,7 @@
 use super::Estimator;
 use crate::linalg::{apply, eigen, inverse_transpose, product, scale_rows};
 use crate::parameters::overflow;
-use crate::{Element, Error, Family, Matrix, Moments, Result, Rows};
+use crate::{Error, Family, Float, Matrix, Moments, Result, Rows};
 
 /// Eigenvalues of `I − 4Q` below this are rounding: the second moment is infinite.
 const LEAST_EIGENVALUE: f64 = 1e-12;
@@ -103,7 +103,7 @@ impl Outlook {
     }
 
     /// For each query the logarithm of the relative variance of its row sum, for one feature.
-    pub fn log_relative_variances<T: Element>(&self, queries: Rows<'_, T>) -> Result<Vec<f64>> {
+    pub fn log_relative_variances<T: Float>(&self, queries: Rows<'_, T>) -> Result<Vec<f64>> {
         queries.check_finite("queries")?;
         if queries.columns() != self.offset.len() {
             return Err(Error::Shape {
@@ -127,9 +127,10 @@ impl Outlook {
             if variance.is_finite() { variance.max(f64::MIN_POSITIVE).ln() } else { exponent }
         };
         let logs: Vec<f64> = queries.iter().map(log).collect();
-        match logs.iter().all(|v| v.is_finite()) {
-            true => Ok(logs),
-            false => Err(overflow("the predicted variance")),
+        if logs.iter().all(|v| v.is_finite()) {
+            Ok(logs)
+        } else {
+            Err(overflow("the predicted variance"))
         }
     }
 }

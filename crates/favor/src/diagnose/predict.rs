@@ -12,11 +12,12 @@
 //! variance `Σ_{jj′} A_j A_j′ (e^{…} − 1) (v_j−o)ᵀ(v_j′−o)`. Both are for one feature.
 
 use super::Estimator;
+use super::median;
 use rayon::prelude::*;
 
 use crate::linalg::{dot, product, product_transposed};
 use crate::parameters::overflow;
-use crate::{Element, Family, Matrix, Result, Rows};
+use crate::{Family, Float, Matrix, Result, Rows};
 
 /// Keys with less than this share of a query's attention do not enter its prediction.
 const LEAST_SHARE: f64 = 1e-7;
@@ -39,7 +40,7 @@ pub struct Prediction {
 impl Prediction {
     /// The median over the queries of the logarithmic relative variance of the row sums.
     pub fn typical_row_sum(&self) -> f64 {
-        median(self.row_sums.clone())
+        median(self.row_sums.iter().copied())
     }
 
     /// The relative error of the outputs with so many features: each query's variance over them, or
@@ -48,11 +49,13 @@ impl Prediction {
     pub fn output_error(&self, features: f64) -> Option<f64> {
         let (outputs, limits) = (self.outputs.as_ref()?, self.limits.as_ref()?);
         let queries = outputs.iter().zip(limits).zip(&self.row_sums);
-        let square =
-            |((output, limit), row_sum): ((&f64, &f64), &f64)| match row_sum > &features.ln() {
-                true => *limit,
-                false => (output - features.ln()).exp().min(*limit),
-            };
+        let square = |((output, limit), row_sum): ((&f64, &f64), &f64)| {
+            if row_sum > &features.ln() {
+                *limit
+            } else {
+                (output - features.ln()).exp().min(*limit)
+            }
+        };
         let total: f64 = queries.map(square).sum();
         let power = self.output_power?;
         (power > 0.0).then(|| (total / outputs.len() as f64 / power).sqrt())
@@ -68,10 +71,7 @@ impl Prediction {
         // The error falls as features are added; halve the range of their logarithm.
         for _ in 0..60 {
             let middle = 0.5 * (low + high);
-            match self.output_error(middle.exp())? <= error {
-                true => high = middle,
-                false => low = middle,
-            }
+            if self.output_error(middle.exp())? <= error { high = middle } else { low = middle }
         }
         Some(high.exp())
     }
@@ -90,7 +90,7 @@ impl Prediction {
 /// Predicts the variance of each query's row sum and, with values, of its attention output. Costs
 /// `O(S²d)` a query: give it a sample of the queries. `None` for families without the closed form
 /// (Trig, Hyperbolic).
-pub fn predict<T: Element>(
+pub fn predict<T: Float>(
     estimator: &Estimator,
     queries: Rows<'_, T>,
     keys: Rows<'_, T>,
@@ -140,7 +140,7 @@ struct Row {
 
 /// Both variances are forms `Σ_c b_cᵀ E b_c` in the matrix `E = e^{exponents} − 1`: with the shares
 /// for the row sum, and with the shares times each column of the centred values for the output.
-fn predict_row<T: Element>(
+fn predict_row<T: Float>(
     mut exponents: Matrix<f64>,
     chosen: &[usize],
     shares: &[f64],
@@ -176,7 +176,7 @@ fn predict_row<T: Element>(
     }
 }
 
-fn mean_square_distance<T: Element>(rows: Rows<'_, T>, centre: &[f64]) -> f64 {
+fn mean_square_distance<T: Float>(rows: Rows<'_, T>, centre: &[f64]) -> f64 {
     let distance =
         |row: &[T]| -> f64 { row.iter().zip(centre).map(|(v, c)| (v.to_f64() - c).powi(2)).sum() };
     rows.iter().map(distance).sum::<f64>() / rows.rows() as f64
@@ -206,13 +206,4 @@ fn pair_exponents(w: &Matrix<f64>, gamma: &[f64], constant: f64) -> Matrix<f64> 
         out.row_mut(r).iter_mut().zip(&own).for_each(|(o, s)| *o += own[r] + s + constant);
     }
     out
-}
-
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => 0.5 * (values[n / 2 - 1] + values[n / 2]),
-    }
 }

@@ -20,7 +20,7 @@ pub struct Candidate {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "use", rename_all = "snake_case")]
 pub enum Advice {
-    /// Random features serve.
+    /// Random features are accurate enough.
     Features {
         /// The family that needs the fewest.
         family: Family,
@@ -54,24 +54,23 @@ impl fmt::Display for Advice {
     }
 }
 
-/// Picks the family that needs the fewest features; exact where `queries` × `keys` exact kernel
-/// values cost no more than that many features.
+/// Picks the family that needs the fewest features; exact where they would cost more than the exact
+/// kernel, which costs as much as `break_even` features ([`break_even`](super::break_even)).
 ///
 /// ```
-/// use favor::{Family, diagnose::{Advice, Candidate, recommend}};
+/// use favor::{Family, diagnose::{Advice, Candidate, break_even, recommend}};
 /// let candidates = [Candidate { family: Family::Balanced, features: 90.0 }];
-/// assert!(matches!(recommend(&candidates, 4096, 4096), Some(Advice::Features { features: 128, .. })));
-/// assert!(matches!(recommend(&candidates, 100, 100), Some(Advice::Exact { .. })));
+/// let long = recommend(&candidates, break_even(4096, 4096, false));
+/// assert!(matches!(long, Some(Advice::Features { features: 128, .. })));
+/// let short = recommend(&candidates, break_even(100, 100, false));
+/// assert!(matches!(short, Some(Advice::Exact { .. })));
 /// ```
-pub fn recommend(candidates: &[Candidate], queries: usize, keys: usize) -> Option<Advice> {
+pub fn recommend(candidates: &[Candidate], break_even: f64) -> Option<Advice> {
     let best = candidates.iter().min_by(|a, b| a.features.total_cmp(&b.features))?;
-    // Exact: one inner product and one weighted sum a pair. Features: the same a feature and row.
-    let break_even = queries as f64 * keys as f64 / (queries + keys) as f64;
-    Some(match best.features <= break_even.min(MOST_FEATURES) {
-        true => Advice::Features {
-            family: best.family,
-            features: (best.features.ceil() as usize).next_power_of_two(),
-        },
-        false => Advice::Exact { family: best.family, features_needed: best.features, break_even },
+    let (family, needed) = (best.family, best.features);
+    Some(if needed <= break_even.min(MOST_FEATURES) {
+        Advice::Features { family, features: (needed.ceil() as usize).next_power_of_two() }
+    } else {
+        Advice::Exact { family, features_needed: needed, break_even }
     })
 }

@@ -98,7 +98,7 @@ impl FromStr for Coupling {
 /// ```
 pub fn draw(coupling: Coupling, seed: u64, features: usize, dim: usize) -> Result<Matrix<f64>> {
     if features == 0 || dim == 0 {
-        return Err(Error::Empty { what: "ω", rows: features, columns: dim });
+        return Err(Error::Empty { what: "ω".into(), rows: features, columns: dim });
     }
     let mut omega = allocate(features, dim)?;
     match coupling {

@@ -1,27 +1,27 @@
 //! Decoding: the sums over all tokens so far, one token at a time in `O(M·d)` however many came
 //! before.
 
-use super::causal::walk;
-use super::number::Number;
-use super::sums::Sums;
-use super::tensor::Tensor;
-use crate::{Element, Error, FeatureMap, Result};
+use super::mode::walk;
+use crate::engine::tensor::{Scalar, Tensor};
+use crate::engine::tile::Sums;
+use crate::store::{Array, Kind};
+use crate::{Error, FeatureMap, Float, Result};
 use rayon::prelude::*;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use std::collections::HashMap;
+use safetensors::tensor::Dtype;
 
-const SCHEMA: &str = "favor.decode_state.v1";
+const KIND: Kind = Kind::new("favor.decode_state", "decode state", 2);
 
 /// The state of causal attention after some tokens, for a batch of sequences.
 ///
 /// ```
-/// use favor::{DecodeState, Family, FeatureSpec, Kernel, Moments, Options, Rows, Tensor, attention};
+/// use favor::{AttentionOptions, DecodeState, Family, FeatureSpec, Kernel, Method, Moments, Qkv, Rows};
+/// use favor::{Tensor, attention};
 /// let x: Vec<f64> = (0..10 * 4).map(|i| (i as f64).sin()).collect();
 /// let m = Moments::of(Rows::new(&x, 10, 4)?)?;
 /// let maps = vec![FeatureSpec::new(Family::Balanced, 16).kernel(Kernel::attention(4)).fit(&m, &m)?];
 /// let all = Tensor::new(&x, [1, 1, 10, 4])?;
-/// let causal = Options { causal: true, ..Options::default() };
-/// let batch = attention(&maps, all, all, all, &causal)?;
+/// let causal = AttentionOptions::new().causal(true);
+/// let batch = attention(Method::Features(&maps), Qkv::new(all, all, all), &causal)?;
 ///
 /// let mut state = DecodeState::<f64>::new(maps, 1, 1, 4)?;
 /// let first = Tensor::new(&x[..36], [1, 1, 9, 4])?;
@@ -32,7 +32,7 @@ const SCHEMA: &str = "favor.decode_state.v1";
 /// # Ok::<(), favor::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct DecodeState<T: Number> {
+pub struct DecodeState<T: Scalar> {
     maps: Vec<FeatureMap>,
     batch: usize,
     heads: usize,
@@ -40,7 +40,7 @@ pub struct DecodeState<T: Number> {
     sums: Vec<Sums<T::Real>>,
 }
 
-impl<T: Number> DecodeState<T> {
+impl<T: Scalar> DecodeState<T> {
     /// The state before the first token, for values of dimension `value_dim`. `maps` holds one map
     /// for all heads, or one a head; they must be positive and fitted beforehand.
     pub fn new(
@@ -119,12 +119,11 @@ impl<T: Number> DecodeState<T> {
         };
         let parts = out.chunks_mut(length * *columns);
         // A single token is too little work to share out.
-        let next: Result<Vec<_>> = match length * batch * heads < 64 {
-            true => parts.zip(sums.iter()).enumerate().map(|(i, (o, s))| one(i, s, o)).collect(),
-            false => {
-                let parts: Vec<_> = parts.zip(sums.iter()).enumerate().collect();
-                parts.into_par_iter().map(|(i, (o, s))| one(i, s, o)).collect()
-            }
+        let next: Result<Vec<_>> = if length * batch * heads < 64 {
+            parts.zip(sums.iter()).enumerate().map(|(i, (o, s))| one(i, s, o)).collect()
+        } else {
+            let parts: Vec<_> = parts.zip(sums.iter()).enumerate().collect();
+            parts.into_par_iter().map(|(i, (o, s))| one(i, s, o)).collect()
         };
         *sums = next?;
         Ok(out)
@@ -143,48 +142,26 @@ impl<T: Number> DecodeState<T> {
             }
         }
         let (b, h, c) = (self.batch, self.heads, self.columns);
-        let view = |shape: Vec<usize>, bytes| TensorView::new(Dtype::F64, shape, bytes);
-        let bad = |e: safetensors::SafeTensorError| Error::Format(e.to_string());
-        let arrays = [
-            ("exponents", view(vec![b, h, features], &exponents).map_err(bad)?),
-            ("totals", view(vec![b, h, features], &totals).map_err(bad)?),
-            ("values", view(vec![b, h, features, c], &values).map_err(bad)?),
+        let arrays = vec![
+            Array::new("exponents", Dtype::F64, [b, h, features], exponents),
+            Array::new("totals", Dtype::F64, [b, h, features], totals),
+            Array::new("values", Dtype::F64, [b, h, features, c], values),
         ];
-        let metadata = HashMap::from([
-            ("schema".to_string(), SCHEMA.to_string()),
-            ("tokens".to_string(), self.tokens().to_string()),
-        ]);
-        safetensors::serialize(arrays, Some(metadata)).map_err(bad)
+        KIND.write(&self.tokens(), arrays)
     }
 
     /// Takes up a state where [`DecodeState::to_bytes`] left it, with the same maps.
     pub fn from_bytes(maps: Vec<FeatureMap>, bytes: &[u8]) -> Result<Self> {
-        let bad = |reason: &str| Error::Format(format!("decode state: {reason}"));
-        let (_, metadata) = SafeTensors::read_metadata(bytes)
-            .map_err(|_| bad("not a complete safetensors file"))?;
-        let metadata = metadata.metadata().clone().unwrap_or_default();
-        if metadata.get("schema").is_none_or(|s| s != SCHEMA) {
-            return Err(bad("a file of another kind or version"));
-        }
-        let tokens = metadata.get("tokens").and_then(|t| t.parse().ok());
-        let tokens: usize = tokens.ok_or_else(|| bad("no count of tokens"))?;
-        let file = SafeTensors::deserialize(bytes).map_err(|_| bad("damaged"))?;
-        let read = |name: &str| -> Result<(Vec<usize>, Vec<f64>)> {
-            let view = file.tensor(name).map_err(|_| bad("an array is missing"))?;
-            if view.dtype() != Dtype::F64 {
-                return Err(bad("an array is not of 64-bit floats"));
-            }
-            let (chunks, _) = view.data().as_chunks::<8>();
-            Ok((view.shape().to_vec(), chunks.iter().map(|c| f64::from_le_bytes(*c)).collect()))
-        };
-        let (shape, values) = read("values")?;
+        let bad = |reason: &str| KIND.bad(reason);
+        let file = KIND.read::<usize>(bytes)?;
+        let (tokens, (shape, values)) = (file.contents, file.f64("values")?);
         let &[batch, heads, features, columns] = &shape[..] else {
             return Err(bad("values of the wrong shape"));
         };
         if maps.iter().any(|m| m.features() != features) {
             return Err(bad("the maps have another number of features"));
         }
-        let ((_, exponents), (_, totals)) = (read("exponents")?, read("totals")?);
+        let ((_, exponents), (_, totals)) = (file.f64("exponents")?, file.f64("totals")?);
         let mut state = Self::new(maps, batch, heads, columns)?;
         let count = batch * heads * features;
         let finite = totals.iter().chain(&values).all(|v| v.is_finite())

@@ -5,14 +5,15 @@ mod side;
 mod store;
 
 use crate::draw::{draw, offsets};
-use crate::{Coupling, Element, Error, Family, Kernel, LogScaled, Matrix, Moments, Parameters};
+use crate::{Coupling, Error, Family, Float, Kernel, LogScaled, Matrix, Moments, Parameters};
 use crate::{Result, Rows};
 use packed::PackedCache;
 pub(crate) use packed::{Cached, PackedMap, PackedSide, Panels};
 use serde::{Deserialize, Serialize};
 pub(crate) use side::Block;
-use side::Projection;
+pub use side::{Projection, RowTerm};
 use std::sync::Arc;
+pub use store::{maps_from_bytes, maps_to_bytes};
 
 /// Rows that are turned into features at a time.
 pub(crate) const BLOCK: usize = 256;
@@ -149,7 +150,7 @@ impl FeatureMap {
     fn from_record(record: Record) -> Result<Self> {
         let Record { spec, parameters, omega, offsets } = &record;
         let dim = parameters.as_ref().map_or(omega.columns(), Parameters::dim);
-        let bad = |reason: String| Err(Error::Format(reason));
+        let bad = |reason: String| Err(Error::invalid("feature map", reason));
         if omega.shape() != (spec.features, dim) || dim == 0 || spec.features == 0 {
             return bad(format!(
                 "ω has shape {:?} where {} features of dimension {dim} are declared",
@@ -210,9 +211,25 @@ impl FeatureMap {
         &self.record.omega
     }
 
+    /// One side of the map as the numbers that rows are projected by.
+    ///
+    /// ```
+    /// use favor::{Family, FeatureSpec, Moments, Rows, Side};
+    /// let m = Moments::of(Rows::new(&[1.0, 2.0, 3.0, 5.0], 2, 2)?)?;
+    /// let map = FeatureSpec::new(Family::Sde, 8).fit(&m, &m)?;
+    /// assert_eq!(map.side(Side::Key).weights.shape(), (8, 2));
+    /// # Ok::<(), favor::Error>(())
+    /// ```
+    pub fn side(&self, side: Side) -> &Projection {
+        match side {
+            Side::Query => &self.query,
+            Side::Key => &self.key,
+        }
+    }
+
     /// The logarithms of the features `f(ω_m, ·)` of one side, one row a vector, without the factor
     /// `M^{-1/2}`. Only for positive families.
-    pub fn log_features<T: Element>(&self, side: Side, rows: Rows<'_, T>) -> Result<Matrix<T>> {
+    pub fn log_features<T: Float>(&self, side: Side, rows: Rows<'_, T>) -> Result<Matrix<T>> {
         let mut out = Matrix::zeros(rows.rows(), self.features());
         self.each_block(side, rows, |start, block| {
             let Block::Positive(logs) = block else {
@@ -234,7 +251,7 @@ impl FeatureMap {
 
     /// The features `M^{-1/2} f(ω_m, ·)` of one side, one row a vector, with a logarithmic scale a
     /// row: `K(x,y) ≈ Σ_m P_m(x) S_m(y)`.
-    pub fn features_of<T: Element>(&self, side: Side, rows: Rows<'_, T>) -> Result<LogScaled<T>> {
+    pub fn features_of<T: Float>(&self, side: Side, rows: Rows<'_, T>) -> Result<LogScaled<T>> {
         let mut log_scale = Vec::with_capacity(rows.rows());
         let mut values = Matrix::zeros(rows.rows(), self.features());
         let weight = -0.5 * (self.features() as f64).ln();
@@ -251,7 +268,7 @@ impl FeatureMap {
     }
 
     /// Checks rows of one side and hands them over as blocks of features.
-    pub(crate) fn each_block<T: Element>(
+    pub(crate) fn each_block<T: Float>(
         &self,
         side: Side,
         rows: Rows<'_, T>,
@@ -265,16 +282,12 @@ impl FeatureMap {
     }
 
     /// The features of a few rows, which were checked before.
-    pub(crate) fn block<T: Element>(&self, side: Side, rows: Rows<'_, T>) -> Result<Block> {
-        let projection = match side {
-            Side::Query => &self.query,
-            Side::Key => &self.key,
-        };
-        let block = projection.features(&rows.to_f64(self.kernel().scale()));
+    pub(crate) fn block<T: Float>(&self, side: Side, rows: Rows<'_, T>) -> Result<Block> {
+        let block = self.side(side).features(&rows.to_f64(self.kernel().scale()));
         if block.is_finite() { Ok(block) } else { Err(feature_overflow::<f64>()) }
     }
 
-    pub(crate) fn check_rows<T: Element>(&self, side: Side, rows: Rows<'_, T>) -> Result<()> {
+    pub(crate) fn check_rows<T: Float>(&self, side: Side, rows: Rows<'_, T>) -> Result<()> {
         let what = match side {
             Side::Query => "queries",
             Side::Key => "keys",
@@ -292,7 +305,7 @@ impl FeatureMap {
     }
 }
 
-fn feature_overflow<T: Element>() -> Error {
+fn feature_overflow<T: Float>() -> Error {
     Error::Overflow {
         operation: "the logarithm of the features",
         format: T::NAME,

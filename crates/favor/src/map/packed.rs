@@ -4,7 +4,7 @@
 
 use super::side::{Projection, RowTerm};
 use crate::linalg::upper_triangle;
-use crate::simd::{Lined, Real};
+use crate::simd::{Aligned, Real};
 use crate::{FeatureMap, Kernel, Matrix};
 use std::f64::consts::LOG2_E;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 /// A matrix of weights, laid out for `C = A · weights` in panels of two vectors of columns.
 #[derive(Debug, Clone)]
 pub(crate) struct Panels<R> {
-    pub(crate) data: Lined<R>,
+    pub(crate) data: Aligned<R>,
     /// Rows of the weights: the depth of the product.
     pub(crate) depth: usize,
     /// Columns, padded to whole panels.
@@ -33,7 +33,7 @@ impl<R: Real> Panels<R> {
     pub(crate) fn zeros(count: usize, depth: usize) -> Self {
         let panel = 2 * R::kernels().lanes;
         let width = count.next_multiple_of(panel);
-        Self { data: Lined::zeros(width * depth), depth, width, panel }
+        Self { data: Aligned::zeros(width * depth), depth, width, panel }
     }
 
     /// Packs `entry(column, depth)`; it is asked for the columns beyond `count` too.
@@ -46,7 +46,7 @@ impl<R: Real> Panels<R> {
                 data.extend((start..start + panel).map(|j| entry(j, l)));
             }
         }
-        Self { data: Lined::copied(&data), depth, width, panel }
+        Self { data: Aligned::copied(&data), depth, width, panel }
     }
 }
 

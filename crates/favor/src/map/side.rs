@@ -7,25 +7,40 @@ use crate::{Kernel, Matrix, Parameters};
 
 /// `log f(ω_m, x) = W_mᵀ(x+s) + k_m + r(x)` for positive features, with
 /// `r(x) = −½‖R(x+s)‖² − lᵀx − l₀ + α‖x‖²`; `√2 cos(ω_mᵀx + θ_m) · e^{r(x)}` for trigonometric ones.
+/// Here `x` is the vector times the kernel's [scale](Kernel::scale).
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Projection {
-    /// `W`: one row a feature; the family's dense transform is already in it.
-    pub(crate) weights: Matrix<f64>,
+#[non_exhaustive]
+pub struct Projection {
+    /// `W`: one row per feature; the family's dense transform is already in it.
+    pub weights: Matrix<f64>,
     /// `k_m`, or the offsets θ_m.
-    pub(crate) constants: Vec<f64>,
+    pub constants: Vec<f64>,
     /// `s`, added before anything else: data far from zero would cancel if it came later.
-    pub(crate) shift: Vec<f64>,
+    pub shift: Vec<f64>,
     /// What the rows have in common with every feature.
-    pub(crate) row: RowTerm,
+    pub row: RowTerm,
 }
 
 /// The part of a log-feature that depends on the vector alone.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum RowTerm {
+#[non_exhaustive]
+pub enum RowTerm {
     /// `½‖x‖² + α‖x‖²`.
-    Trigonometric { alpha: f64 },
+    Trigonometric {
+        /// α of the kernel.
+        alpha: f64,
+    },
     /// `−½‖R(x+s)‖² − lᵀx − l₀ + α‖x‖²`.
-    Exponential { transform: Matrix<f64>, linear: Vec<f64>, constant: f64, alpha: f64 },
+    Exponential {
+        /// `R`.
+        transform: Matrix<f64>,
+        /// `l`.
+        linear: Vec<f64>,
+        /// `l₀`.
+        constant: f64,
+        /// α of the kernel.
+        alpha: f64,
+    },
 }
 
 /// The features of a few rows.

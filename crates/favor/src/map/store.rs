@@ -1,24 +1,36 @@
-//! Feature maps as safetensors bytes.
+//! Feature maps as bytes: one map or several, in one form.
 //!
-//! ω is stored, not only its seed: a file then means the same for ever, even if a later version
-//! should draw differently, and maps with an ω of their own can be kept too. The seed and the
-//! coupling stay in the header for the reader.
+//! ω is stored, not only its seed: a file then means the same forever, even if a later version should
+//! draw differently, and maps with an ω of their own can be kept too. The seed and the coupling stay in
+//! the header for the reader.
 
 use super::{FeatureMap, FeatureSpec, Record};
-use crate::{Error, Matrix, Parameters, Result};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use crate::store::{Array, File, Kind};
+use crate::{Parameters, Result};
 
-const SCHEMA: &str = "favor.feature_map";
-const VERSION: u32 = 1;
-const KEY: &str = "favor";
+const KIND: Kind = Kind::new("favor.maps", "feature map", 2);
 
-#[derive(Serialize, Deserialize)]
-struct Header {
-    schema: String,
-    version: u32,
-    spec: FeatureSpec,
+/// Maps as the bytes of a safetensors file: one per head of a layer, say.
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Moments, Rows, maps_from_bytes, maps_to_bytes};
+/// let m = Moments::of(Rows::new(&[1.0, 2.0, 3.0, 5.0], 2, 2)?)?;
+/// let maps = [1, 2].map(|seed| FeatureSpec::new(Family::Sde, 8).seed(seed).fit(&m, &m).unwrap());
+/// assert_eq!(maps_from_bytes(&maps_to_bytes(&maps)?)?, maps);
+/// # Ok::<(), favor::Error>(())
+/// ```
+pub fn maps_to_bytes(maps: &[FeatureMap]) -> Result<Vec<u8>> {
+    let specs: Vec<&FeatureSpec> = maps.iter().map(FeatureMap::spec).collect();
+    let arrays = maps.iter().enumerate().flat_map(|(i, map)| arrays(i, map)).collect();
+    KIND.write(&specs, arrays)
+}
+
+/// Reads the bytes of a file that [`maps_to_bytes`] or [`FeatureMap::to_bytes`] made. Damaged, truncated
+/// or foreign bytes give an error that says what is wrong with them.
+pub fn maps_from_bytes(bytes: &[u8]) -> Result<Vec<FeatureMap>> {
+    let file = KIND.read::<Vec<FeatureSpec>>(bytes)?;
+    let one = |(i, spec): (usize, &FeatureSpec)| read(&file, i, *spec);
+    file.contents.iter().enumerate().map(one).collect()
 }
 
 impl FeatureMap {
@@ -32,87 +44,52 @@ impl FeatureMap {
     /// # Ok::<(), favor::Error>(())
     /// ```
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let Record { spec, parameters, omega, offsets } = &*self.record;
-        let (m, d) = omega.shape();
-        let mut arrays: Vec<(&str, Vec<usize>, &[f64])> =
-            vec![("omega", vec![m, d], omega.as_slice())];
-        match parameters {
-            None => arrays.push(("offsets", vec![m], offsets)),
-            Some(p) => arrays.extend([
-                ("quadratic", vec![d], p.quadratic()),
-                ("query_transform", vec![d, d], p.query_transform().as_slice()),
-                ("key_transform", vec![d, d], p.key_transform().as_slice()),
-                ("query_shift", vec![d], p.query_shift()),
-                ("key_shift", vec![d], p.key_shift()),
-            ]),
-        }
-        let bytes: Vec<Vec<u8>> = arrays
-            .iter()
-            .map(|(_, _, a)| a.iter().flat_map(|v| v.to_le_bytes()).collect())
-            .collect();
-        let views: std::result::Result<Vec<_>, _> = arrays
-            .iter()
-            .zip(&bytes)
-            .map(|((name, shape, _), b)| {
-                TensorView::new(Dtype::F64, shape.clone(), b).map(|view| (*name, view))
-            })
-            .collect();
-        let header = Header { schema: SCHEMA.into(), version: VERSION, spec: *spec };
-        let header = serde_json::to_string(&header).map_err(|e| Error::Format(e.to_string()))?;
-        let metadata = HashMap::from([(KEY.to_string(), header)]);
-        views
-            .and_then(|views| safetensors::serialize(views, Some(metadata)))
-            .map_err(|e| Error::Format(e.to_string()))
+        maps_to_bytes(std::slice::from_ref(self))
     }
 
-    /// Reads the bytes of a file that [`FeatureMap::to_bytes`] made. Damaged, truncated or foreign
-    /// bytes give an error that says what is wrong with them.
+    /// Reads the bytes of a file with one map.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let bad = |reason: String| Error::Format(reason);
-        let (_, metadata) = SafeTensors::read_metadata(bytes)
-            .map_err(|e| bad(format!("not a complete safetensors file ({e})")))?;
-        let header = metadata.metadata().as_ref().and_then(|m| m.get(KEY)).ok_or_else(|| {
-            bad(format!("a safetensors file without the '{KEY}' entry of a feature map"))
-        })?;
-        // The version first: the rest of a header from another version need not be readable.
-        let value: serde_json::Value =
-            serde_json::from_str(header).map_err(|e| bad(format!("damaged header ({e})")))?;
-        if value["schema"] != SCHEMA {
-            return Err(bad(format!("the file holds a {}, not a {SCHEMA}", value["schema"])));
+        let mut maps = maps_from_bytes(bytes)?;
+        match (maps.pop(), maps.len()) {
+            (Some(map), 0) => Ok(map),
+            (_, rest) => Err(KIND.bad(format!("{} maps where one is expected", rest + 1))),
         }
-        if value["version"] != VERSION {
-            let version = &value["version"];
-            return Err(bad(format!("version {version}; this build reads version {VERSION}")));
-        }
-        let Header { spec, .. } =
-            serde_json::from_value(value).map_err(|e| bad(format!("damaged header ({e})")))?;
-        let tensors = SafeTensors::deserialize(bytes).map_err(|e| bad(e.to_string()))?;
-        let vector = |name: &str| -> Result<(Vec<usize>, Vec<f64>)> {
-            let view =
-                tensors.tensor(name).map_err(|_| bad(format!("array '{name}' is missing")))?;
-            if view.dtype() != Dtype::F64 {
-                return Err(bad(format!("array '{name}' is not of 64-bit floats")));
-            }
-            let (chunks, _) = view.data().as_chunks::<8>();
-            Ok((view.shape().to_vec(), chunks.iter().map(|c| f64::from_le_bytes(*c)).collect()))
-        };
-        let matrix = |name: &str| -> Result<Matrix<f64>> {
-            match vector(name)? {
-                (shape, data) if shape.len() == 2 => Matrix::new(data, shape[0], shape[1]),
-                (shape, _) => Err(bad(format!("array '{name}' has shape {shape:?}"))),
-            }
-        };
-        let parameters = match spec.family.is_positive() {
-            false => None,
-            true => Some(Parameters::checked(
-                vector("quadratic")?.1,
-                matrix("query_transform")?,
-                matrix("key_transform")?,
-                vector("query_shift")?.1,
-                vector("key_shift")?.1,
-            )?),
-        };
-        let offsets = if parameters.is_some() { vec![] } else { vector("offsets")?.1 };
-        Self::from_record(Record { spec, parameters, omega: matrix("omega")?, offsets })
     }
+}
+
+fn arrays(i: usize, map: &FeatureMap) -> Vec<Array<'static>> {
+    let Record { parameters, omega, offsets, .. } = &*map.record;
+    let (m, d) = omega.shape();
+    let array =
+        |name: &str, shape: &[usize], values| Array::f64(format!("{i}.{name}"), shape, values);
+    let mut arrays = vec![array("omega", &[m, d], omega.as_slice())];
+    match parameters {
+        None => arrays.push(array("offsets", &[m], offsets)),
+        Some(p) => arrays.extend([
+            array("quadratic", &[d], p.quadratic()),
+            array("query_transform", &[d, d], p.query_transform().as_slice()),
+            array("key_transform", &[d, d], p.key_transform().as_slice()),
+            array("query_shift", &[d], p.query_shift()),
+            array("key_shift", &[d], p.key_shift()),
+        ]),
+    }
+    arrays
+}
+
+fn read<H>(file: &File<'_, H>, i: usize, spec: FeatureSpec) -> Result<FeatureMap> {
+    let vector = |name: &str| file.f64(&format!("{i}.{name}")).map(|(_, values)| values);
+    let matrix = |name: &str| file.matrix(&format!("{i}.{name}"));
+    let (parameters, offsets) = if spec.family.is_positive() {
+        let parameters = Parameters::checked(
+            vector("quadratic")?,
+            matrix("query_transform")?,
+            matrix("key_transform")?,
+            vector("query_shift")?,
+            vector("key_shift")?,
+        )?;
+        (Some(parameters), vec![])
+    } else {
+        (None, vector("offsets")?)
+    };
+    FeatureMap::from_record(Record { spec, parameters, omega: matrix("omega")?, offsets })
 }

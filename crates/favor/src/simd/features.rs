@@ -10,7 +10,7 @@ use super::lanes::{Constants, Lanes};
 
 /// A tile: `rows × columns` numbers, rows `stride` apart; columns a multiple of the vector length.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tile {
+pub(crate) struct Layout {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     pub(crate) stride: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Tile {
 /// The processor must support `V`; `v` holds the tile, `a` and `b` a row of it, `out` its rows.
 #[inline(always)]
 pub(super) unsafe fn row_terms<V: Lanes>(
-    tile: Tile,
+    tile: Layout,
     v: *const V::Real,
     a: *const V::Real,
     b: *const V::Real,
@@ -49,7 +49,7 @@ pub(super) unsafe fn row_terms<V: Lanes>(
 /// The processor must support `V`; `t` holds the tile, `terms` its rows, the others its columns.
 #[inline(always)]
 pub(super) unsafe fn raise_exponents<V: Lanes>(
-    tile: Tile,
+    tile: Layout,
     t: *const V::Real,
     terms: *const V::Real,
     constants: *const V::Real,
@@ -94,7 +94,7 @@ pub(super) unsafe fn raise_exponents<V: Lanes>(
 /// The processor must support `V`; `t` holds the tile, `terms` its rows, the others its columns.
 #[inline(always)]
 pub(super) unsafe fn key_features<V: Lanes>(
-    tile: Tile,
+    tile: Layout,
     t: *mut V::Real,
     terms: *const V::Real,
     constants: *const V::Real,
@@ -127,7 +127,7 @@ pub(super) unsafe fn key_features<V: Lanes>(
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn query_features<V: Lanes>(
-    tile: Tile,
+    tile: Layout,
     t: *mut V::Real,
     constants: *const V::Real,
     exponents: *const V::Real,
@@ -167,7 +167,7 @@ pub(super) unsafe fn query_features<V: Lanes>(
 /// others hold its rows.
 #[inline(always)]
 pub(super) unsafe fn softmax_rows<V: Lanes>(
-    tile: Tile,
+    tile: Layout,
     t: *mut V::Real,
     constants: *const V::Real,
     exponents: *mut V::Real,
@@ -216,7 +216,7 @@ pub(super) unsafe fn softmax_rows<V: Lanes>(
 /// its rows.
 #[inline(always)]
 pub(super) unsafe fn log_gradient<V: Lanes>(
-    tile: Tile,
+    tile: Layout,
     e: *mut V::Real,
     f: *const V::Real,
     delta: *const V::Real,
@@ -246,7 +246,7 @@ pub(super) unsafe fn log_gradient<V: Lanes>(
 /// The processor must support `V`; `f` holds the tile, `weights` its rows, `out` its columns.
 #[inline(always)]
 pub(super) unsafe fn weighted_columns<V: Lanes>(
-    tile: Tile,
+    tile: Layout,
     f: *const V::Real,
     weights: *const V::Real,
     out: *mut V::Real,
@@ -270,7 +270,7 @@ pub(super) unsafe fn weighted_columns<V: Lanes>(
 /// `out`), `shift` one row.
 #[inline(always)]
 pub(super) unsafe fn affine<V: Lanes>(
-    tile: Tile,
+    tile: Layout,
     x: *const V::Real,
     scale: V::Real,
     shift: *const V::Real,
@@ -304,7 +304,7 @@ pub(super) unsafe fn affine<V: Lanes>(
 /// the other.
 #[inline(always)]
 pub(super) unsafe fn scale_rows<V: Lanes>(
-    tile: Tile,
+    tile: Layout,
     x: *const V::Real,
     factors: *const V::Real,
     out: *mut V::Real,
@@ -327,7 +327,7 @@ pub(super) unsafe fn scale_rows<V: Lanes>(
 /// The processor must support `V`; `x` and `y` hold the rows of the tile, `out` one number a row.
 #[inline(always)]
 pub(super) unsafe fn row_products<V: Lanes>(
-    tile: Tile,
+    tile: Layout,
     x: *const V::Real,
     y: *const V::Real,
     out: *mut V::Real,

@@ -3,12 +3,12 @@
 // Indices name registers here; iterators over arrays of vectors would hide which.
 #![allow(clippy::needless_range_loop)]
 
-use super::ahead::{Ahead, Fetching};
 use super::lanes::{Constants, Lanes};
+use super::prefetch::{Fetching, Prefetch};
 
 /// Shapes and strides of a product. `A` may have any strides; `B` and `C` have contiguous rows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct Gemm {
     /// Rows of `A` and `C`.
     pub(crate) rows: usize,
     /// Columns of `B` and `C`, a multiple of the vector length.
@@ -26,20 +26,20 @@ pub(crate) struct Shape {
     /// Add to `C` rather than overwrite it.
     pub(crate) accumulate: bool,
     /// What is fetched meanwhile.
-    pub(crate) ahead: Ahead,
+    pub(crate) prefetch: Prefetch,
 }
 
 /// # Safety
 /// The processor must support `V`, and the slices behind the pointers must hold what `s` says.
 #[inline(always)]
 pub(super) unsafe fn gemm<V: Lanes>(
-    s: &Shape,
+    s: &Gemm,
     a: *const V::Real,
     b: *const V::Real,
     c: *mut V::Real,
 ) {
     let tiles = s.columns.div_ceil(2 * V::COUNT) * s.rows.div_ceil(V::TILE_ROWS);
-    let mut ahead = s.ahead.spread(tiles);
+    let mut prefetch = s.prefetch.spread(tiles);
     let mut column = 0;
     let mut panel = 0;
     while column < s.columns {
@@ -47,10 +47,10 @@ pub(super) unsafe fn gemm<V: Lanes>(
         unsafe {
             let (b, c) = (b.add(panel * s.b_panel), c.add(column));
             if s.columns - column >= 2 * V::COUNT {
-                rows::<V, 2>(s, a, b, c, &mut ahead);
+                rows::<V, 2>(s, a, b, c, &mut prefetch);
                 column += 2 * V::COUNT;
             } else {
-                rows::<V, 1>(s, a, b, c, &mut ahead);
+                rows::<V, 1>(s, a, b, c, &mut prefetch);
                 column += V::COUNT;
             }
         }
@@ -64,15 +64,15 @@ pub(super) unsafe fn gemm<V: Lanes>(
 /// As for [`gemm`].
 #[inline(always)]
 unsafe fn rows<V: Lanes, const N: usize>(
-    s: &Shape,
+    s: &Gemm,
     a: *const V::Real,
     b: *const V::Real,
     c: *mut V::Real,
-    ahead: &mut Fetching,
+    prefetch: &mut Fetching,
 ) {
     let mut row = 0;
     while row < s.rows {
-        ahead.step::<V>();
+        prefetch.step::<V>();
         let left = s.rows - row;
         let step = [12, 8, 6, 4, 2, 1].into_iter().find(|&n| n <= left && n <= V::TILE_ROWS);
         // SAFETY: `step` rows are left, and the tile lies inside A and C by the caller's promise.
@@ -97,7 +97,7 @@ unsafe fn rows<V: Lanes, const N: usize>(
 /// As for [`gemm`].
 #[inline(always)]
 unsafe fn tile<V: Lanes, const M: usize, const N: usize>(
-    s: &Shape,
+    s: &Gemm,
     a: *const V::Real,
     b: *const V::Real,
     c: *mut V::Real,
@@ -139,10 +139,7 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize>(
         for m in 0..M {
             for n in 0..N {
                 let out = c.add(m * s.c_row + n * V::COUNT);
-                let sum = match s.accumulate {
-                    true => V::load(out).add(sums[m][n]),
-                    false => sums[m][n],
-                };
+                let sum = if s.accumulate { V::load(out).add(sums[m][n]) } else { sums[m][n] };
                 sum.store(out);
             }
         }
@@ -151,7 +148,7 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize>(
 
 /// `C_ij = Σ_k A_ik B_jk` with contiguous rows on both sides; `depth` is whole vectors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Inner {
+pub(crate) struct GemmTransposed {
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     pub(crate) depth: usize,
@@ -164,7 +161,7 @@ pub(crate) struct Inner {
 /// The processor must support `V`, and the slices behind the pointers must hold what `s` says.
 #[inline(always)]
 pub(super) unsafe fn inner<V: Lanes>(
-    s: &Inner,
+    s: &GemmTransposed,
     a: *const V::Real,
     b: *const V::Real,
     c: *mut V::Real,
@@ -194,7 +191,7 @@ pub(super) unsafe fn inner<V: Lanes>(
 /// As for [`inner`], with `N` rows and columns left.
 #[inline(always)]
 unsafe fn inner_tile<V: Lanes, const N: usize>(
-    s: &Inner,
+    s: &GemmTransposed,
     a: *const V::Real,
     b: *const V::Real,
     c: *mut V::Real,

@@ -5,26 +5,26 @@
 
 #![allow(unsafe_code)]
 
-mod ahead;
+mod aligned;
 mod exp;
 mod features;
 mod gemm;
 mod lanes;
-mod lined;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+mod prefetch;
 #[cfg(test)]
 mod tests;
 mod upper;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use ahead::Ahead;
-pub(crate) use features::Tile;
-pub(crate) use gemm::{Inner, Shape};
+pub(crate) use aligned::Aligned;
+pub(crate) use features::Layout;
+pub(crate) use gemm::{Gemm, GemmTransposed};
 pub(crate) use lanes::Constants;
-pub(crate) use lined::Lined;
+pub(crate) use prefetch::Prefetch;
 pub(crate) use upper::clear_upper_halves;
 
 /// The kernels of one processor level for numbers of one format.
@@ -34,18 +34,18 @@ pub(crate) struct Kernels<R: 'static> {
     pub(crate) name: &'static str,
     /// Numbers in a vector; widths of tiles are multiples of it.
     pub(crate) lanes: usize,
-    gemm: unsafe fn(&Shape, *const R, *const R, *mut R),
-    inner: unsafe fn(&Inner, *const R, *const R, *mut R),
-    row_terms: unsafe fn(Tile, *const R, *const R, *const R, *mut R),
-    raise_exponents: unsafe fn(Tile, *const R, *const R, *const R, *mut R, *mut R) -> bool,
-    key_features: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R),
-    query_features: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R, *mut R),
-    softmax_rows: unsafe fn(Tile, *mut R, *const R, *mut R, *mut R, *mut R),
-    log_gradient: unsafe fn(Tile, *mut R, *const R, *const R, *const R, *mut R),
-    weighted_columns: unsafe fn(Tile, *const R, *const R, *mut R),
-    affine: unsafe fn(Tile, *const R, R, *const R, *mut R) -> bool,
-    scale_rows: unsafe fn(Tile, *const R, *const R, *mut R),
-    row_products: unsafe fn(Tile, *const R, *const R, *mut R),
+    gemm: unsafe fn(&Gemm, *const R, *const R, *mut R),
+    inner: unsafe fn(&GemmTransposed, *const R, *const R, *mut R),
+    row_terms: unsafe fn(Layout, *const R, *const R, *const R, *mut R),
+    raise_exponents: unsafe fn(Layout, *const R, *const R, *const R, *mut R, *mut R) -> bool,
+    key_features: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R),
+    query_features: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R, *mut R),
+    softmax_rows: unsafe fn(Layout, *mut R, *const R, *mut R, *mut R, *mut R),
+    log_gradient: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R),
+    weighted_columns: unsafe fn(Layout, *const R, *const R, *mut R),
+    affine: unsafe fn(Layout, *const R, R, *const R, *mut R) -> bool,
+    scale_rows: unsafe fn(Layout, *const R, *const R, *mut R),
+    row_products: unsafe fn(Layout, *const R, *const R, *mut R),
     #[cfg_attr(not(test), allow(dead_code))]
     exp2_all: unsafe fn(usize, *mut R),
 }
@@ -65,25 +65,25 @@ macro_rules! level {
         mod $module {
             use super::*;
             $(#[$feature])?
-            unsafe fn gemm(s: &Shape, a: *const $real, b: *const $real, c: *mut $real) {
+            unsafe fn gemm(s: &Gemm, a: *const $real, b: *const $real, c: *mut $real) {
                 // SAFETY: passed on from the caller, as in all entry points.
                 unsafe { super::gemm::gemm::<$vector>(s, a, b, c) }
             }
             $(#[$feature])?
-            unsafe fn inner(s: &Inner, a: *const $real, b: *const $real, c: *mut $real) {
+            unsafe fn inner(s: &GemmTransposed, a: *const $real, b: *const $real, c: *mut $real) {
                 // SAFETY: passed on from the caller.
                 unsafe { super::gemm::inner::<$vector>(s, a, b, c) }
             }
             $(#[$feature])?
             unsafe fn row_terms(
-                tile: Tile, v: *const $real, a: *const $real, b: *const $real, out: *mut $real,
+                tile: Layout, v: *const $real, a: *const $real, b: *const $real, out: *mut $real,
             ) {
                 // SAFETY: passed on from the caller.
                 unsafe { features::row_terms::<$vector>(tile, v, a, b, out) }
             }
             $(#[$feature])?
             unsafe fn raise_exponents(
-                tile: Tile, t: *const $real, terms: *const $real, constants: *const $real,
+                tile: Layout, t: *const $real, terms: *const $real, constants: *const $real,
                 exponents: *mut $real, shrink: *mut $real,
             ) -> bool {
                 // SAFETY: passed on from the caller.
@@ -93,7 +93,7 @@ macro_rules! level {
             }
             $(#[$feature])?
             unsafe fn key_features(
-                tile: Tile, t: *mut $real, terms: *const $real, constants: *const $real,
+                tile: Layout, t: *mut $real, terms: *const $real, constants: *const $real,
                 exponents: *const $real, sums: *mut $real,
             ) {
                 // SAFETY: passed on from the caller.
@@ -103,7 +103,7 @@ macro_rules! level {
             }
             $(#[$feature])?
             unsafe fn query_features(
-                tile: Tile, t: *mut $real, constants: *const $real, exponents: *const $real,
+                tile: Layout, t: *mut $real, constants: *const $real, exponents: *const $real,
                 sums: *const $real, denominators: *mut $real, row_exponents: *mut $real,
             ) {
                 // SAFETY: passed on from the caller.
@@ -115,7 +115,7 @@ macro_rules! level {
             }
             $(#[$feature])?
             unsafe fn softmax_rows(
-                tile: Tile,
+                tile: Layout,
                 t: *mut $real,
                 constants: *const $real,
                 exponents: *mut $real,
@@ -136,7 +136,7 @@ macro_rules! level {
             }
             $(#[$feature])?
             unsafe fn log_gradient(
-                tile: Tile,
+                tile: Layout,
                 e: *mut $real,
                 f: *const $real,
                 delta: *const $real,
@@ -148,7 +148,7 @@ macro_rules! level {
             }
             $(#[$feature])?
             unsafe fn weighted_columns(
-                tile: Tile,
+                tile: Layout,
                 f: *const $real,
                 weights: *const $real,
                 out: *mut $real,
@@ -158,21 +158,21 @@ macro_rules! level {
             }
             $(#[$feature])?
             unsafe fn affine(
-                tile: Tile, x: *const $real, scale: $real, shift: *const $real, out: *mut $real,
+                tile: Layout, x: *const $real, scale: $real, shift: *const $real, out: *mut $real,
             ) -> bool {
                 // SAFETY: passed on from the caller.
                 unsafe { features::affine::<$vector>(tile, x, scale, shift, out) }
             }
             $(#[$feature])?
             unsafe fn scale_rows(
-                tile: Tile, x: *const $real, factors: *const $real, out: *mut $real,
+                tile: Layout, x: *const $real, factors: *const $real, out: *mut $real,
             ) {
                 // SAFETY: passed on from the caller.
                 unsafe { features::scale_rows::<$vector>(tile, x, factors, out) }
             }
             $(#[$feature])?
             unsafe fn row_products(
-                tile: Tile, x: *const $real, y: *const $real, out: *mut $real,
+                tile: Layout, x: *const $real, y: *const $real, out: *mut $real,
             ) {
                 // SAFETY: passed on from the caller.
                 unsafe { features::row_products::<$vector>(tile, x, y, out) }
@@ -254,7 +254,7 @@ real!(f64, avx512_f64, avx2_f64, neon_f64, portable_f64);
 
 impl<R: Real> Kernels<R> {
     /// `C (+)= A B`.
-    pub(crate) fn gemm(&self, s: &Shape, a: &[R], b: &[R], c: &mut [R]) {
+    pub(crate) fn gemm(&self, s: &Gemm, a: &[R], b: &[R], c: &mut [R]) {
         if s.rows == 0 || s.columns == 0 || (s.depth == 0 && s.accumulate) {
             return;
         }
@@ -276,7 +276,7 @@ impl<R: Real> Kernels<R> {
     }
 
     /// `C_ij = Σ_k A_ik B_jk`.
-    pub(crate) fn inner(&self, s: &Inner, a: &[R], b: &[R], c: &mut [R]) {
+    pub(crate) fn inner(&self, s: &GemmTransposed, a: &[R], b: &[R], c: &mut [R]) {
         if s.rows == 0 || s.columns == 0 {
             return;
         }
@@ -289,7 +289,7 @@ impl<R: Real> Kernels<R> {
     }
 
     /// Adds `Σ_l (a_l v_il + b_l) v_il` to `out_i`.
-    pub(crate) fn row_terms(&self, tile: Tile, v: &[R], a: &[R], b: &[R], out: &mut [R]) {
+    pub(crate) fn row_terms(&self, tile: Layout, v: &[R], a: &[R], b: &[R], out: &mut [R]) {
         self.check(tile, v.len(), &[a.len(), b.len()], &[out.len()]);
         // SAFETY: the level was detected, and the slices were checked.
         unsafe { (self.row_terms)(tile, v.as_ptr(), a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }
@@ -298,7 +298,7 @@ impl<R: Real> Kernels<R> {
     /// Raises the exponents of the features to those of a tile of keys, whose columns are whole panels.
     pub(crate) fn raise_exponents(
         &self,
-        tile: Tile,
+        tile: Layout,
         t: &[R],
         terms: &[R],
         constants: &[R],
@@ -318,7 +318,7 @@ impl<R: Real> Kernels<R> {
     /// Turns projections of keys into features and adds them up.
     pub(crate) fn key_features(
         &self,
-        tile: Tile,
+        tile: Layout,
         t: &mut [R],
         terms: &[R],
         constants: &[R],
@@ -336,7 +336,7 @@ impl<R: Real> Kernels<R> {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn query_features(
         &self,
-        tile: Tile,
+        tile: Layout,
         t: &mut [R],
         constants: &[R],
         exponents: &[R],
@@ -355,7 +355,7 @@ impl<R: Real> Kernels<R> {
     /// One block of online softmax; the constants are added to the logits.
     pub(crate) fn softmax_rows(
         &self,
-        tile: Tile,
+        tile: Layout,
         t: &mut [R],
         constants: Option<&[R]>,
         exponents: &mut [R],
@@ -373,7 +373,7 @@ impl<R: Real> Kernels<R> {
     /// `E ← F ∘ (E + δzᵀ)`, and the sum of each row.
     pub(crate) fn log_gradient(
         &self,
-        tile: Tile,
+        tile: Layout,
         e: &mut [R],
         f: &[R],
         delta: &[R],
@@ -387,7 +387,7 @@ impl<R: Real> Kernels<R> {
     }
 
     /// `out_m += Σ_i weights_i f_im`.
-    pub(crate) fn weighted_columns(&self, tile: Tile, f: &[R], weights: &[R], out: &mut [R]) {
+    pub(crate) fn weighted_columns(&self, tile: Layout, f: &[R], weights: &[R], out: &mut [R]) {
         self.check(tile, f.len(), &[out.len()], &[weights.len()]);
         let (f, weights, out) = (f.as_ptr(), weights.as_ptr(), out.as_mut_ptr());
         // SAFETY: the level was detected, and the slices were checked.
@@ -395,7 +395,14 @@ impl<R: Real> Kernels<R> {
     }
 
     /// `out = x · scale + shift`, row by row; returns whether every `out` is finite.
-    pub(crate) fn affine(&self, tile: Tile, x: &[R], scale: R, shift: &[R], out: &mut [R]) -> bool {
+    pub(crate) fn affine(
+        &self,
+        tile: Layout,
+        x: &[R],
+        scale: R,
+        shift: &[R],
+        out: &mut [R],
+    ) -> bool {
         self.check(tile, x.len(), &[shift.len()], &[]);
         assert!(out.len() >= tile.rows * tile.columns);
         // SAFETY: the level was detected, and the slices were checked.
@@ -403,7 +410,7 @@ impl<R: Real> Kernels<R> {
     }
 
     /// `out_i = factor_i · x_i`, row by row; the rows of `out` lie one after the other.
-    pub(crate) fn scale_rows(&self, tile: Tile, x: &[R], factors: &[R], out: &mut [R]) {
+    pub(crate) fn scale_rows(&self, tile: Layout, x: &[R], factors: &[R], out: &mut [R]) {
         self.check(tile, x.len(), &[], &[factors.len()]);
         assert!(out.len() >= tile.rows * tile.columns);
         // SAFETY: the level was detected, and the slices were checked.
@@ -411,7 +418,7 @@ impl<R: Real> Kernels<R> {
     }
 
     /// `out_i = Σ_l x_il y_il`; the rows of `y` lie one after the other.
-    pub(crate) fn row_products(&self, tile: Tile, x: &[R], y: &[R], out: &mut [R]) {
+    pub(crate) fn row_products(&self, tile: Layout, x: &[R], y: &[R], out: &mut [R]) {
         self.check(tile, x.len(), &[], &[out.len()]);
         assert!(y.len() >= tile.rows * tile.columns);
         // SAFETY: the level was detected, and the slices were checked.
@@ -426,7 +433,7 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.exp2_all)(x.len(), x.as_mut_ptr()) }
     }
 
-    fn check(&self, tile: Tile, numbers: usize, columns: &[usize], rows: &[usize]) {
+    fn check(&self, tile: Layout, numbers: usize, columns: &[usize], rows: &[usize]) {
         assert!(tile.columns.is_multiple_of(self.lanes) && tile.stride >= tile.columns);
         assert!(tile.rows == 0 || numbers >= (tile.rows - 1) * tile.stride + tile.columns);
         assert!(columns.iter().all(|&n| n >= tile.columns));

@@ -1,6 +1,6 @@
 //! Every level of the processor against plain arithmetic, and `2^x` over all of `f32`.
 
-use super::{Ahead, Inner, Kernels, Real, Shape, Tile};
+use super::{Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real};
 use crate::draw::Stream;
 use rayon::prelude::*;
 
@@ -94,7 +94,7 @@ fn products_follow_the_definition() {
             let b = matrix(&mut stream, (depth + 1) * columns);
             let c = matrix(&mut stream, rows * (columns + 1));
             let real = |v: &[f64]| v.iter().map(|x| R::from_f64(*x)).collect::<Vec<R>>();
-            let shape = Shape {
+            let shape = Gemm {
                 rows,
                 columns,
                 depth,
@@ -103,7 +103,7 @@ fn products_follow_the_definition() {
                 b_panel: 2 * kernels.lanes,
                 c_row: columns + 1,
                 accumulate,
-                ahead: Ahead::of(&c),
+                prefetch: Prefetch::of(&c),
             };
             let mut out = real(&c);
             kernels.gemm(&shape, &real(&a), &real(&b), &mut out);
@@ -121,7 +121,7 @@ fn products_follow_the_definition() {
                 let between = i * (columns + 1) + columns;
                 assert_eq!(out[between], R::from_f64(c[between]));
             }
-            let inner = Inner {
+            let inner = GemmTransposed {
                 rows,
                 columns: 1 + case % 9,
                 depth: columns,
@@ -156,7 +156,7 @@ fn softmax_in_blocks_equals_softmax() {
         let width = 2 * kernels.lanes;
         let logits: Vec<f64> = (0..4 * width).map(|_| 300.0 * stream.normal()).collect();
         let (mut e, mut d, mut s) = ([f64::NEG_INFINITY; 2], [0.0; 2], [0.0; 2]);
-        let tile = Tile { rows: 2, columns: width, stride: width };
+        let tile = Layout { rows: 2, columns: width, stride: width };
         let mut first: Vec<f64> = [&logits[..width], &logits[2 * width..3 * width]].concat();
         first[width - 1] = f64::MIN / 4.0;
         kernels.softmax_rows(tile, &mut first, None, &mut e, &mut d, &mut s);

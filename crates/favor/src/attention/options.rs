@@ -1,0 +1,76 @@
+//! What a call of attention may see and use.
+
+use crate::{Error, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a call of [`attention`](crate::attention()) may see and use.
+///
+/// ```
+/// use favor::AttentionOptions;
+/// let padding = [true, true, false]; // the last key is padding
+/// let options = AttentionOptions::new().causal(true).key_mask(&padding);
+/// assert!(options.causal);
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct AttentionOptions<'a> {
+    /// A query sees its own and earlier keys only.
+    pub causal: bool,
+    /// `batch × keys`, false where a key is padding: it is then in no sum.
+    pub key_mask: Option<&'a [bool]>,
+    /// At least this many neighbours of each token, earlier ones only if causal, are attended exactly,
+    /// and the rest by features, in one normalisation. 0 for features alone.
+    pub near: usize,
+    /// Sequences packed one after the other along the length, in a batch of one: sequence `i` has
+    /// the tokens `offsets[i]..offsets[i+1]`, and sees nothing else.
+    pub offsets: Option<&'a [usize]>,
+    /// The number of threads; rayon's own by default. No result depends on it.
+    pub threads: Option<usize>,
+    /// Another thread may set this to true: no further head is then started, and the call ends with
+    /// [`Error::Cancelled`].
+    pub cancel: Option<&'a AtomicBool>,
+}
+
+impl<'a> AttentionOptions<'a> {
+    /// Every query sees every key; features alone; rayon's threads.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a query sees its own and earlier keys only.
+    pub fn causal(self, causal: bool) -> Self {
+        Self { causal, ..self }
+    }
+
+    /// `batch × keys`, false where a key is padding; or `None`, as without this call.
+    pub fn key_mask(self, mask: impl Into<Option<&'a [bool]>>) -> Self {
+        Self { key_mask: mask.into(), ..self }
+    }
+
+    /// Attends at least this many neighbours of each token exactly.
+    pub fn near(self, near: usize) -> Self {
+        Self { near, ..self }
+    }
+
+    /// Where packed sequences begin and end.
+    pub fn offsets(self, offsets: impl Into<Option<&'a [usize]>>) -> Self {
+        Self { offsets: offsets.into(), ..self }
+    }
+
+    /// The number of threads.
+    pub fn threads(self, threads: impl Into<Option<usize>>) -> Self {
+        Self { threads: threads.into(), ..self }
+    }
+
+    /// The flag that ends the call early.
+    pub fn cancel(self, cancel: impl Into<Option<&'a AtomicBool>>) -> Self {
+        Self { cancel: cancel.into(), ..self }
+    }
+
+    pub(super) fn check_cancelled(&self) -> Result<()> {
+        if self.cancel.is_some_and(|c| c.load(Ordering::Relaxed)) {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,355 @@
+//! Attention of one head by features, forward and causal: a query sees its own and earlier keys.
+//!
+//! The sequence is worked through in tiles. Earlier tiles come in through their sums, the tile's own
+//! keys through the products of features themselves, cut off above the diagonal.
+//!
+//! A tile's exponents are those of all its keys, later ones included. Being powers of two they do
+//! not change a digit of an earlier output, as long as nothing underflows; a tile in which they would
+//! rise so far is cut in halves, down to single tokens.
+
+use super::forward::{normalise, piece, visible};
+use crate::Result;
+use crate::engine::tensor::Scalar;
+use crate::engine::tensor::Strided;
+use crate::engine::tile::Sums;
+use crate::engine::tile::add_outer;
+use crate::engine::tile::{Scratch, times_rows};
+use crate::map::PackedMap;
+use crate::simd::{Gemm, GemmTransposed, Layout, Prefetch, Real};
+use rayon::prelude::*;
+
+/// Tokens of a tile.
+const TILE: usize = 48;
+
+/// Rows of a tile whose part above the diagonal is skipped together.
+const STRIP: usize = 12;
+
+/// How far an exponent may rise within a tile: features down to 2^{−46} of the largest then still
+/// count in `f32`.
+const MOST_RISE: f64 = 80.0;
+
+/// Heads beyond which the work is shared by heads alone.
+const MANY_HEADS: usize = 4;
+
+/// Causal attention of one head. `heads` is the number of heads worked on beside it.
+pub(crate) fn forward_causal<T: Scalar>(
+    map: &PackedMap<T::Real>,
+    q: Strided<'_, T>,
+    k: Strided<'_, T>,
+    v: Strided<'_, T>,
+    mask: Option<&[bool]>,
+    heads: usize,
+    out: &mut [T],
+) -> Result<Sums<T::Real>> {
+    let columns = v.columns;
+    let size = if heads >= MANY_HEADS { q.rows } else { piece(q.rows) };
+    let pieces = q.rows.div_ceil(size);
+    // The sums before each piece; the last piece's own are not needed.
+    let parts: Result<Vec<_>> = (0..pieces - 1)
+        .into_par_iter()
+        .map(|p| {
+            let rows = visible(mask, p * size, (p + 1) * size);
+            let mut sums = Sums::new(&map.key, columns);
+            sums.add(&map.key, k, v, &rows, &mut Scratch::new(&map.key, columns, rows.len()))?;
+            Ok(sums)
+        })
+        .collect();
+    let mut before = vec![Sums::new(&map.key, columns)];
+    for part in parts? {
+        let mut next = before[before.len() - 1].clone();
+        next.merge(&part);
+        before.push(next);
+    }
+    let ends: Result<Vec<_>> = out
+        .par_chunks_mut(size * columns)
+        .zip(before)
+        .enumerate()
+        .map(|(p, (out, sums))| walk((q, k, v), map, sums, mask, p * size, out))
+        .collect();
+    let last = ends?.pop();
+    Ok(last.unwrap_or_else(|| Sums::new(&map.key, columns)))
+}
+
+/// Walks on from the given sums, writing the outputs of the tokens from `start` on; returns the sums
+/// after them.
+pub(crate) fn walk<T: Scalar>(
+    inputs: (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+    map: &PackedMap<T::Real>,
+    sums: Sums<T::Real>,
+    mask: Option<&[bool]>,
+    start: usize,
+    out: &mut [T],
+) -> Result<Sums<T::Real>> {
+    let columns = inputs.2.columns;
+    let tokens = out.len() / columns;
+    let mut walk = Walk::new(map, sums, columns, tokens);
+    walk.visit(inputs, mask, (start, start + tokens), &mut |tile| {
+        let at = (tile.start - start) * columns;
+        let out = &mut out[at..at + tile.rows * columns];
+        write_outputs(tile, map.query.features, columns, out)
+    })?;
+    Ok(walk.sums)
+}
+
+/// A walk through a sequence, tile by tile.
+pub(crate) struct Walk<'m, R: Real> {
+    map: &'m PackedMap<R>,
+    /// The sums over the keys before the tile.
+    pub(crate) sums: Sums<R>,
+    keys: Scratch<R>,
+    queries: Scratch<R>,
+    /// Products of the features of the tile's queries and keys, zero above the diagonal.
+    weights: Vec<R>,
+    /// Exponents as the tile's first query sees them, and as its last.
+    first: Vec<R>,
+    last: Vec<R>,
+    totals: Vec<R>,
+}
+
+/// A tile with the features of its queries and keys.
+pub(crate) struct Loaded<'w, R: Real> {
+    /// The sums over the keys before the tile, with the tile's exponents.
+    pub(crate) sums: &'w Sums<R>,
+    /// Features and values of the tile's keys.
+    pub(crate) keys: &'w Scratch<R>,
+    /// Features and denominators of the tile's queries.
+    pub(crate) queries: &'w mut Scratch<R>,
+    pub(crate) key_rows: &'w [usize],
+    /// `P_i·F_j` for keys that query `i` sees, zero for the others.
+    pub(crate) weights: &'w [R],
+    pub(crate) start: usize,
+    pub(crate) rows: usize,
+}
+
+impl<'m, R: Real> Walk<'m, R> {
+    /// A walk of at most `tokens` tokens on from the given sums.
+    pub(crate) fn new(map: &'m PackedMap<R>, sums: Sums<R>, columns: usize, tokens: usize) -> Self {
+        let width = map.key.weights.width;
+        let rows = tokens.min(TILE);
+        Self {
+            keys: Scratch::new(&map.key, columns, rows),
+            queries: Scratch::new(&map.query, columns, rows),
+            weights: vec![],
+            first: vec![R::ZERO; width],
+            last: vec![R::ZERO; width],
+            totals: vec![R::ZERO; width],
+            map,
+            sums,
+        }
+    }
+
+    pub(crate) fn key_scratch(&self) -> &Scratch<R> {
+        &self.keys
+    }
+
+    pub(crate) fn query_scratch(&self) -> &Scratch<R> {
+        &self.queries
+    }
+
+    /// Visits the tokens `start..end` tile by tile, adding each tile's keys to the sums after it.
+    pub(crate) fn visit<T: Scalar<Real = R>>(
+        &mut self,
+        (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+        mask: Option<&[bool]>,
+        (start, end): (usize, usize),
+        take: &mut dyn FnMut(Loaded<'_, R>) -> Result<()>,
+    ) -> Result<()> {
+        let step = TILE.min(self.keys.capacity);
+        for start in (start..end).step_by(step) {
+            self.tile((q, k, v), mask, (start, (start + step).min(end)), take)?;
+        }
+        self.sums.finish::<T>(&self.map.key)
+    }
+
+    fn tile<T: Scalar<Real = R>>(
+        &mut self,
+        (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+        mask: Option<&[bool]>,
+        (start, end): (usize, usize),
+        take: &mut dyn FnMut(Loaded<'_, R>) -> Result<()>,
+    ) -> Result<()> {
+        let key_rows = visible(mask, start, end);
+        if !self.raise_exponents(k, &key_rows, start)? {
+            let middle = start + (end - start) / 2;
+            self.tile((q, k, v), mask, (start, middle), take)?;
+            return self.tile((q, k, v), mask, (middle, end), take);
+        }
+        let rows: Vec<usize> = (start..end).collect();
+        take(self.features((q, v), &key_rows, &rows)?)?;
+        self.add_tile(key_rows.len());
+        Ok(())
+    }
+
+    /// A tile with exponents that were noted before, going back.
+    pub(crate) fn reload<'w, T: Scalar<Real = R>>(
+        &'w mut self,
+        (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+        key_rows: &'w [usize],
+        rows: &[usize],
+        exponents: &[R],
+    ) -> Result<Loaded<'w, R>> {
+        self.sums.exponents.copy_from_slice(exponents);
+        // Exponents of keys, from this tile or before it, are finite.
+        self.sums.keys = usize::from(exponents[0].is_finite());
+        if !key_rows.is_empty() {
+            self.keys.project(&self.map.key, "keys", k, key_rows)?;
+            self.keys.compute_terms(&self.map.key, key_rows.len());
+        }
+        self.features((q, v), key_rows, rows)
+    }
+
+    /// Projects the tile's keys and raises the exponents to theirs; false, and nothing changed, if
+    /// they would rise too far within the tile.
+    fn raise_exponents<T: Scalar<Real = R>>(
+        &mut self,
+        k: Strided<'_, T>,
+        rows: &[usize],
+        start: usize,
+    ) -> Result<bool> {
+        let Self { map, sums, keys, first, last, .. } = self;
+        if rows.is_empty() {
+            return Ok(true);
+        }
+        keys.project(&map.key, "keys", k, rows)?;
+        keys.compute_terms(&map.key, rows.len());
+        let tile = keys.tile(&map.key, rows.len());
+        let constants = &map.key.constants;
+        let Scratch { kernels, features, terms, shrink, .. } = keys;
+        first.copy_from_slice(&sums.exponents);
+        // The tile's first query sees the tile's first key only if that is not later.
+        if rows[0] == start || sums.keys == 0 {
+            let one = Layout { rows: 1, ..tile };
+            kernels.raise_exponents(one, features, terms, constants, first, shrink);
+        }
+        last.copy_from_slice(&sums.exponents);
+        kernels.raise_exponents(tile, features, terms, constants, last, shrink);
+        let rise = first.iter().zip(last.iter()).map(|(a, b)| b.to_f64() - a.to_f64());
+        // A single token's first key is its last: it never comes to this.
+        if rise.fold(0.0, f64::max) > MOST_RISE {
+            return Ok(false);
+        }
+        if *last != sums.exponents {
+            std::mem::swap(&mut sums.exponents, last);
+            sums.shrink(shrink);
+        }
+        Ok(true)
+    }
+
+    /// The features of the tile, whose keys are already projected.
+    fn features<'w, T: Scalar<Real = R>>(
+        &'w mut self,
+        (q, v): (Strided<'_, T>, Strided<'_, T>),
+        key_rows: &'w [usize],
+        rows: &[usize],
+    ) -> Result<Loaded<'w, R>> {
+        let Self { map, sums, keys, queries, weights, totals, .. } = self;
+        let (start, count) = (rows[0], key_rows.len());
+        let kernels = keys.kernels;
+        if count > 0 {
+            keys.pack_values("values", v, key_rows)?;
+            let tile = keys.tile(&map.key, count);
+            totals.fill(R::ZERO);
+            let Scratch { features, terms, .. } = keys;
+            let (constants, exponents) = (&map.key.constants, &sums.exponents);
+            kernels.key_features(tile, features, terms, constants, exponents, totals);
+            clear_padding(features, tile, map.key.features);
+        }
+        queries.project(&map.query, "queries", q, rows)?;
+        let tile = queries.tile(&map.query, rows.len());
+        weights.clear();
+        weights.resize(rows.len() * count, R::ZERO);
+        if sums.keys == 0 && count == 0 {
+            // No key yet: there is nothing for features to be relative to.
+            queries.features[..rows.len() * tile.stride].fill(R::ZERO);
+            queries.terms[..rows.len()].fill(R::ZERO);
+        } else {
+            sums.totals[map.key.features..].fill(R::ZERO);
+            let Scratch { features, terms, row_exponents, .. } = queries;
+            let (constants, exponents, totals) =
+                (&map.query.constants, &sums.exponents, &sums.totals);
+            kernels.query_features(
+                tile,
+                features,
+                constants,
+                exponents,
+                totals,
+                terms,
+                row_exponents,
+            );
+            let seen = |i: usize| key_rows.partition_point(|&j| j <= start + i);
+            for first in (0..rows.len()).step_by(STRIP) {
+                let strip = STRIP.min(rows.len() - first);
+                let inner = GemmTransposed {
+                    rows: strip,
+                    columns: seen(first + strip - 1),
+                    depth: map.key.features.next_multiple_of(kernels.lanes),
+                    a_row: tile.stride,
+                    b_row: keys.stride,
+                    c_row: count,
+                };
+                let (left, out) = (&features[first * tile.stride..], &mut weights[first * count..]);
+                kernels.inner(&inner, left, &keys.features, out);
+            }
+            for (i, row) in weights.chunks_mut(count.max(1)).enumerate() {
+                row[seen(i)..].fill(R::ZERO);
+                let own: f64 = row[..seen(i)].iter().map(|w| w.to_f64()).sum();
+                terms[i] = R::from_f64(terms[i].to_f64() + own);
+            }
+        }
+        let rows = rows.len();
+        Ok(Loaded { sums, keys, queries, key_rows, weights, start, rows })
+    }
+
+    /// Adds the tile's keys to the sums.
+    fn add_tile(&mut self, count: usize) {
+        let Self { map, sums, keys, totals, .. } = self;
+        if count == 0 {
+            return;
+        }
+        for (t, new) in sums.totals.iter_mut().zip(totals.iter()) {
+            *t = *t + *new;
+        }
+        let tile = keys.tile(&map.key, count);
+        let Scratch { kernels, features, values, .. } = keys;
+        add_outer(kernels, tile, features, map.key.features, values, sums.width, &mut sums.values);
+        sums.keys += count;
+    }
+}
+
+/// The outputs of a tile.
+fn write_outputs<T: Scalar>(
+    tile: Loaded<'_, T::Real>,
+    depth: usize,
+    columns: usize,
+    out: &mut [T],
+) -> Result<()> {
+    let Loaded { sums, keys, queries, key_rows, weights, start, rows } = tile;
+    let Scratch { kernels, features, terms, values, value_width, stride, .. } = queries;
+    let right = (&sums.values[..], sums.width);
+    times_rows(kernels, (features, *stride), depth, rows, right, values);
+    let count = key_rows.len();
+    for first in (0..rows).step_by(STRIP) {
+        let strip = STRIP.min(rows - first);
+        let shape = Gemm {
+            rows: strip,
+            columns: *value_width,
+            depth: key_rows.partition_point(|&j| j < start + first + strip),
+            a: (count, 1),
+            b_row: *value_width,
+            b_panel: 2 * kernels.lanes,
+            c_row: *value_width,
+            accumulate: true,
+            prefetch: Prefetch::default(),
+        };
+        let out = &mut values[first * *value_width..];
+        kernels.gemm(&shape, &weights[first * count..], &keys.values, out);
+    }
+    normalise(&values[..rows * *value_width], *value_width, terms, columns, out)
+}
+
+/// Zeros the columns beyond the last feature.
+fn clear_padding<R: Real>(features: &mut [R], tile: Layout, count: usize) {
+    for row in features.chunks_mut(tile.stride).take(tile.rows) {
+        row[count..tile.columns].fill(R::ZERO);
+    }
+}

@@ -1,0 +1,21 @@
+//! The modes of the engine, one head at a time: features for every query, causal features, exact
+//! attention, features with a near field, and kernel products; each with its gradients.
+
+mod backward;
+mod causal;
+mod causal_backward;
+mod exact;
+mod exact_backward;
+mod forward;
+mod key_sums;
+mod near;
+mod product;
+
+pub(crate) use backward::{HeadGradients, HeadInputs, backward};
+pub(crate) use causal::{forward_causal, walk};
+pub(crate) use causal_backward::backward_causal;
+pub(crate) use exact::exact_head;
+pub(crate) use exact_backward::exact_backward;
+pub(crate) use forward::{forward, visible};
+pub(crate) use near::Field;
+pub use product::{ProductGradients, kernel_product, kernel_product_backward};

@@ -1,0 +1,268 @@
+//! Gradients of one head, by recomputation: nothing of the forward pass is kept but its output.
+//!
+//! With `g_i = dO_i / D_i` and `δ_i = −g_i·O_i`, the gradients of the log-features are
+//! `P_im (g_i·S_m + δ_i z_m)` for queries and `F_jm (v_j·T_m + y_m)` for keys, where
+//! `T_m = Σ_i P_im g_i` and `y_m = Σ_i P_im δ_i`. The exponents of features and rows cancel in all of
+//! them. A query's row term has no gradient: it cancels in the normalisation.
+
+use super::packing::packed_rows;
+use super::sums::Sums;
+use super::{Scratch, multiply, overflow};
+use crate::Result;
+use crate::engine::tensor::Scalar;
+use crate::engine::tensor::Strided;
+use crate::map::{PackedSide, Panels};
+use crate::simd::{Aligned, Gemm, Kernels, Layout, Prefetch, Real};
+
+/// `T` and `y`, the gradients of the sums over the keys, relative to the features' exponents.
+#[derive(Debug, Clone)]
+pub(crate) struct SumGradients<R> {
+    /// `width` numbers a feature.
+    pub(crate) values: Aligned<R>,
+    pub(crate) totals: Vec<R>,
+    pub(crate) width: usize,
+}
+
+impl<R: Real> SumGradients<R> {
+    pub(crate) fn like(sums: &Sums<R>) -> Self {
+        Self {
+            values: Aligned::zeros(sums.values.len()),
+            totals: vec![R::ZERO; sums.totals.len()],
+            width: sums.width,
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let add = |a: &mut [R], b: &[R]| {
+            for (a, b) in a.iter_mut().zip(b) {
+                *a = *a + *b;
+            }
+        };
+        add(&mut self.values, &other.values);
+        add(&mut self.totals, &other.totals);
+    }
+
+    /// Multiplies each feature by a power of two.
+    pub(crate) fn scale(&mut self, factor: impl Fn(usize) -> f64) {
+        for (m, row) in self.values.chunks_mut(self.width).enumerate() {
+            let factor = factor(m);
+            if factor != 1.0 {
+                row.iter_mut().for_each(|v| *v = R::from_f64(v.to_f64() * factor));
+                self.totals[m] = R::from_f64(self.totals[m].to_f64() * factor);
+            }
+        }
+    }
+}
+
+/// A matrix with one row a feature, packed for products over its columns; zero beyond the features.
+pub(crate) fn feature_panels<R: Real>(values: &[R], width: usize, features: usize) -> Panels<R> {
+    let entry = |m: usize, c: usize| if m < features { values[m * width + c] } else { R::ZERO };
+    Panels::from_fn(features, width, entry)
+}
+
+/// `g` and `δ` of a tile of queries.
+pub(crate) struct OutputGradients<R> {
+    /// `g`, `width` numbers a row.
+    pub(crate) g: Aligned<R>,
+    pub(crate) delta: Vec<R>,
+    pub(crate) width: usize,
+}
+
+impl<R: Real> OutputGradients<R> {
+    pub(crate) fn new(capacity: usize, columns: usize) -> Self {
+        let width = columns.next_multiple_of(R::kernels().lanes);
+        Self { g: Aligned::zeros(capacity * width), delta: vec![R::ZERO; capacity], width }
+    }
+
+    /// Reads the rows of the output and of its gradient, and divides by the denominators.
+    pub(crate) fn load<T: Scalar<Real = R>>(
+        &mut self,
+        out: Strided<'_, T>,
+        grad: Strided<'_, T>,
+        rows: &[usize],
+        denominators: &[R],
+    ) -> Result<()> {
+        // A query that saw no key has no denominator and no gradient.
+        let inverse = |d: &R| if *d == R::ZERO { R::ZERO } else { R::from_f64(1.0 / d.to_f64()) };
+        let inverses: Vec<R> = denominators[..rows.len()].iter().map(inverse).collect();
+        let width = self.width;
+        let tile = |stride: usize| Layout { rows: rows.len(), columns: width, stride };
+        let kernels = R::kernels();
+        let (packed_out, packed_grad);
+        let (o, g) = match (out.in_place(rows), grad.in_place(rows)) {
+            (Some(o), Some(g)) if width == grad.columns => {
+                ((o, out.row_stride), (g, grad.row_stride))
+            }
+            _ => {
+                packed_out = packed_rows(out, rows, width, 1.0);
+                packed_grad = packed_rows(grad, rows, width, 1.0);
+                ((&packed_out[..], width), (&packed_grad[..], width))
+            }
+        };
+        kernels.scale_rows(tile(g.1), g.0, &inverses, &mut self.g);
+        kernels.row_products(tile(o.1), o.0, &self.g, &mut self.delta);
+        for (delta, i) in self.delta.iter_mut().zip(rows) {
+            *delta = R::ZERO - *delta;
+            if !delta.is_finite() {
+                let found = grad.non_finite("output gradient", &[*i]);
+                return Err(found.unwrap_or_else(overflow::<T>));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The buffers of a tile's gradient.
+pub(crate) struct GradientTile<R: Real> {
+    kernels: &'static Kernels<R>,
+    /// The gradient of the log-features, laid out as the features are.
+    pub(crate) logs: Aligned<R>,
+    row_sums: Vec<R>,
+    /// The gradient of the vectors, `dim_padded` numbers a row.
+    vectors: Aligned<R>,
+    turned: Aligned<R>,
+}
+
+impl<R: Real> GradientTile<R> {
+    pub(crate) fn new(side: &PackedSide<R>, scratch: &Scratch<R>) -> Self {
+        let turned = side.dense.as_ref().map_or(0, |d| scratch.capacity * d.gram.width);
+        Self {
+            kernels: scratch.kernels,
+            logs: Aligned::zeros(scratch.features.len()),
+            row_sums: vec![R::ZERO; scratch.capacity],
+            vectors: Aligned::zeros(scratch.capacity * side.dim_padded),
+            turned: Aligned::zeros(turned),
+        }
+    }
+
+    /// `logs = left · panels`: the part of the gradient that goes through the sums.
+    pub(crate) fn through_sums(
+        &mut self,
+        panels: &Panels<R>,
+        tile: Layout,
+        left: &[R],
+        left_width: usize,
+    ) {
+        multiply(
+            self.kernels,
+            panels,
+            tile.rows,
+            (left, left_width),
+            (&mut self.logs, tile.stride),
+        );
+    }
+
+    /// `logs += weights · features`: the part within the tile. `weights` has `depth` columns at the
+    /// given strides; `features` has rows `tile.stride` apart.
+    pub(crate) fn within_tile(
+        &mut self,
+        tile: Layout,
+        depth: usize,
+        weights: (&[R], (usize, usize)),
+        features: &[R],
+    ) {
+        let shape = Gemm {
+            rows: tile.rows,
+            columns: tile.columns,
+            depth,
+            a: weights.1,
+            b_row: tile.stride,
+            b_panel: 2 * self.kernels.lanes,
+            c_row: tile.stride,
+            accumulate: true,
+            prefetch: Prefetch::default(),
+        };
+        self.kernels.gemm(&shape, weights.0, features, &mut self.logs);
+    }
+
+    /// From the gradients of the log-features to those of the inputs: row `i` of the tile is written
+    /// to row `rows[i] − start` of `out`.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn finish<T: Scalar<Real = R>>(
+        &mut self,
+        side: &PackedSide<R>,
+        scratch: &Scratch<R>,
+        delta: &[R],
+        z: &[R],
+        row_term: bool,
+        rows: &[usize],
+        start: usize,
+        out: &mut [T],
+    ) {
+        let tile = scratch.tile(side, rows.len());
+        let width = side.dim_padded;
+        self.kernels.log_gradient(
+            tile,
+            &mut self.logs,
+            &scratch.features,
+            delta,
+            z,
+            &mut self.row_sums,
+        );
+        let shape = Gemm {
+            rows: rows.len(),
+            columns: width,
+            depth: side.features,
+            a: (tile.stride, 1),
+            b_row: width,
+            b_panel: 2 * self.kernels.lanes,
+            c_row: width,
+            accumulate: false,
+            prefetch: Prefetch::default(),
+        };
+        self.kernels.gemm(&shape, &self.logs, &side.weight_rows, &mut self.vectors);
+        if row_term {
+            self.add_row_term(side, scratch, rows.len());
+        }
+        super::store_scaled(side.scale, &self.vectors, width, rows, start, side.dim, out);
+    }
+
+    /// Adds `row sum · ∇r(v)` with `∇r = 2av + b − RᵀRv`.
+    fn add_row_term(&mut self, side: &PackedSide<R>, scratch: &Scratch<R>, rows: usize) {
+        let width = side.dim_padded;
+        let turned_width = side.dense.as_ref().map_or(0, |d| d.gram.width);
+        if let Some(dense) = &side.dense {
+            let out = (&mut self.turned[..], turned_width);
+            multiply(self.kernels, &dense.gram, rows, (&scratch.vectors, width), out);
+        }
+        let twice = R::ONE + R::ONE;
+        for i in 0..rows {
+            // The row term's slope is to the base two.
+            let sum = R::from_f64(self.row_sums[i].to_f64() * std::f64::consts::LN_2);
+            let v = &scratch.vectors[i * width..(i + 1) * width];
+            let out = &mut self.vectors[i * width..(i + 1) * width];
+            let parameters = side.row_a.iter().zip(&side.row_b);
+            for ((out, v), (a, b)) in out.iter_mut().zip(v).zip(parameters) {
+                *out = *out + sum * (twice * *a * *v + *b);
+            }
+            if turned_width > 0 {
+                let turned = &self.turned[i * turned_width..][..side.dim];
+                out.iter_mut().zip(turned).for_each(|(o, t)| *o = *o - sum * *t);
+            }
+        }
+    }
+}
+
+/// `sums += featuresᵀ · right` for a tile: `right` has `width` numbers a row.
+pub(crate) fn add_outer<R: Real>(
+    kernels: &Kernels<R>,
+    tile: Layout,
+    features: &[R],
+    count: usize,
+    right: &[R],
+    width: usize,
+    sums: &mut [R],
+) {
+    let shape = Gemm {
+        rows: count,
+        columns: width,
+        depth: tile.rows,
+        a: (1, tile.stride),
+        b_row: width,
+        b_panel: 2 * kernels.lanes,
+        c_row: width,
+        accumulate: true,
+        prefetch: Prefetch::default(),
+    };
+    kernels.gemm(&shape, features, right, sums);
+}

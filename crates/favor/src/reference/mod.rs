@@ -1,0 +1,141 @@
+//! The plain implementations, short and in `f64`: what the engine is tested against.
+//!
+//! Attention is exact, by features of the softmax kernel, or by the ELU and ReLU baselines:
+//! `out = diag(P Sᵀ1)⁻¹ P (SᵀV)`. The scales of the features cancel between numerator and
+//! denominator, so nothing is added to either: there is no ε anywhere.
+
+mod baseline;
+mod exact;
+mod features;
+mod key_sums;
+
+pub use baseline::{Baseline, baseline_attention};
+pub use exact::exact_attention;
+pub use features::feature_attention;
+pub use key_sums::{add_keys, apply_sums, kernel_product};
+
+use crate::kernel::{check_sides, check_values};
+use crate::{Error, Float, Matrix, Result, Rows};
+
+/// Which keys a query may see.
+///
+/// ```
+/// use favor::reference::Mask;
+/// let padding = [true, true, false]; // the last key is padding
+/// let mask = Mask::causal().keys(&padding);
+/// assert!(mask.causal);
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mask<'a> {
+    /// Query `i` sees the keys `0..=i` only; there are then as many queries as keys.
+    pub causal: bool,
+    /// False where a key is padding: it is then in no sum, and its contents are not looked at.
+    pub keys: Option<&'a [bool]>,
+}
+
+impl<'a> Mask<'a> {
+    /// Every query sees every key.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Every query sees its own and the earlier keys.
+    pub fn causal() -> Self {
+        Self { causal: true, keys: None }
+    }
+
+    /// The same, without the keys where `keys` is false.
+    pub fn keys(self, keys: &'a [bool]) -> Self {
+        Self { keys: Some(keys), ..self }
+    }
+
+    fn allows(&self, key: usize) -> bool {
+        self.keys.is_none_or(|keys| keys[key])
+    }
+
+    /// The keys that are not padding, in order.
+    fn visible(&self, count: usize) -> Vec<usize> {
+        (0..count).filter(|&j| self.allows(j)).collect()
+    }
+
+    fn check(&self, queries: (usize, usize), keys: (usize, usize)) -> Result<()> {
+        if self.causal && queries.0 != keys.0 {
+            return Err(Error::Shape {
+                operation: "causal attention",
+                left: "queries",
+                left_shape: queries,
+                right: "keys",
+                right_shape: keys,
+            });
+        }
+        match self.keys {
+            Some(mask) if mask.len() != keys.0 => Err(Error::Shape {
+                operation: "attention",
+                left: "key mask",
+                left_shape: (mask.len(), 1),
+                right: "keys",
+                right_shape: keys,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Shapes, and the finiteness of everything that can be seen.
+fn check_inputs<T: Float>(
+    q: Rows<'_, T>,
+    k: Rows<'_, T>,
+    v: Rows<'_, T>,
+    mask: &Mask<'_>,
+) -> Result<()> {
+    check_sides("attention", q, k)?;
+    check_values("attention", k, v)?;
+    mask.check(q.shape(), k.shape())?;
+    q.check_finite("queries")?;
+    for (what, rows) in [("keys", k), ("values", v)] {
+        for j in mask.visible(k.rows()) {
+            if let Err(Error::NonFinite { what, column, value, .. }) =
+                rows.slice(j, j + 1).check_finite(what)
+            {
+                return Err(Error::NonFinite { what, row: j, column, value });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The given rows as an owned matrix.
+fn gather<T: Float>(rows: Rows<'_, T>, which: &[usize]) -> Matrix<T> {
+    let mut out = Matrix::zeros(which.len(), rows.columns());
+    for (i, &j) in which.iter().enumerate() {
+        out.row_mut(i).copy_from_slice(rows.row(j));
+    }
+    out
+}
+
+/// Values with a last column of ones, whose sum is the denominator.
+fn with_ones<T: Float>(values: Rows<'_, T>) -> Matrix<T> {
+    let mut out = Matrix::zeros(values.rows(), values.columns() + 1);
+    for i in 0..values.rows() {
+        let row = out.row_mut(i);
+        row[..values.columns()].copy_from_slice(values.row(i));
+        row[values.columns()] = T::from_f64(1.0);
+    }
+    out
+}
+
+/// Divides numerators by the denominator in the last place. A query that saw no key gives zeros.
+fn normalise<T: Float>(sums: &[f64], out: &mut [T]) -> Result<()> {
+    let denominator = sums[out.len()];
+    for (o, s) in out.iter_mut().zip(sums) {
+        *o = if denominator == 0.0 { T::from_f64(0.0) } else { T::from_f64(s / denominator) };
+        if !o.is_finite() {
+            return Err(Error::Overflow {
+                operation: "the normalisation of attention",
+                format: T::NAME,
+                hint: "features that are not positive can cancel; use a positive family",
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Memory that begins on a cache line.
+
+use std::ops::{Deref, DerefMut};
+
+/// Bytes of a cache line, and of the longest vector.
+const LINE: usize = 64;
+
+/// Numbers that begin on a cache line. Allocators promise 16 bytes only, and from there every vector of
+/// a line's length lies across two lines.
+#[derive(Debug)]
+pub(crate) struct Aligned<R> {
+    /// Some more than are asked for.
+    numbers: Vec<R>,
+    start: usize,
+    len: usize,
+}
+
+/// Where a line begins in memory with `spare` numbers more than are needed.
+fn line_start<R>(numbers: &[R], spare: usize) -> usize {
+    let start = numbers.as_ptr().align_offset(LINE);
+    // An address that cannot be known will do as it is: a line is a matter of speed alone.
+    if start <= spare { start } else { 0 }
+}
+
+impl<R: Copy + Default> Aligned<R> {
+    pub(crate) fn zeros(len: usize) -> Self {
+        let spare = LINE / size_of::<R>();
+        let numbers = vec![R::default(); len + spare];
+        Self { start: line_start(&numbers, spare), numbers, len }
+    }
+
+    pub(crate) fn copied(numbers: &[R]) -> Self {
+        let mut lined = Self::zeros(numbers.len());
+        lined.copy_from_slice(numbers);
+        lined
+    }
+}
+
+impl<R> Deref for Aligned<R> {
+    type Target = [R];
+
+    fn deref(&self) -> &[R] {
+        &self.numbers[self.start..self.start + self.len]
+    }
+}
+
+impl<R> DerefMut for Aligned<R> {
+    fn deref_mut(&mut self) -> &mut [R] {
+        &mut self.numbers[self.start..self.start + self.len]
+    }
+}
+
+impl<R: Clone> Clone for Aligned<R> {
+    /// The copy lies elsewhere, so its numbers are moved to where a line begins there.
+    fn clone(&self) -> Self {
+        let mut numbers = self.numbers.clone();
+        let start = line_start(&numbers, numbers.len() - self.len);
+        match start.checked_sub(self.start) {
+            Some(right) => numbers.rotate_right(right),
+            None => numbers.rotate_left(self.start - start),
+        }
+        Self { numbers, start, len: self.len }
+    }
+}
+
+impl<R> Default for Aligned<R> {
+    fn default() -> Self {
+        Self { numbers: vec![], start: 0, len: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_begin_on_a_line_and_survive_a_clone() {
+        for len in [0, 1, 5, 64, 1000] {
+            let given: Vec<f32> = (0..len).map(|i| i as f32).collect();
+            let lined = Aligned::copied(&given);
+            // Copies held at once lie at different places.
+            let copies: Vec<Aligned<f32>> = (0..20).map(|_| lined.clone()).collect();
+            for l in copies.iter().chain([&lined]) {
+                assert_eq!(**l, *given);
+                assert_eq!(l.as_ptr().addr() % LINE, 0);
+            }
+            assert!(Aligned::<f64>::zeros(len).iter().all(|x| *x == 0.0));
+        }
+        assert!(Aligned::<f32>::default().clone().is_empty());
+    }
+}
