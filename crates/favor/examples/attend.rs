@@ -9,7 +9,9 @@
 //! request's own. An answer is `{"outs": [[[…]]]}`, one output a seed, or `{"error": "…"}`. All numbers
 //! are taken as `f32`.
 
-use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, Options, Tensor, attention};
+use favor::{
+    AttentionOptions, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor, attention,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::error::Error;
@@ -60,11 +62,15 @@ fn answer(request: &Request) -> favor::Result<Vec<Matrix<f32>>> {
     let spec = FeatureSpec::new(request.family, request.features);
     let spec = spec.kernel(Kernel::attention(q.columns()));
     let key_mask = request.keys.as_deref();
-    let options = Options { causal: request.causal, key_mask, ..Options::default() };
+    let options = AttentionOptions::new().causal(request.causal).key_mask(key_mask);
     let tensor = |m| Tensor::new(Matrix::as_slice(m), [1, 1, m.rows(), m.columns()]);
     let run = |seed: &u64| {
         let map = spec.seed(*seed).fit(&queries, &keys)?;
-        let out = attention(&[map], tensor(&q)?, tensor(&k)?, tensor(&v)?, &options)?;
+        let out = attention(
+            Method::Features(&[map]),
+            Qkv::new(tensor(&q)?, tensor(&k)?, tensor(&v)?),
+            &options,
+        )?;
         Matrix::new(out, q.rows(), v.columns())
     };
     request.seeds.iter().map(run).collect()

@@ -2,8 +2,11 @@
 
 use favor::diagnose::{relative_error, uniform_error};
 use favor::draw::Stream;
-use favor::{Family, FeatureMap, FeatureSpec, Kernel, Mask, Matrix, Moments, Options, Result};
-use favor::{Tensor, attention, exact_attention};
+use favor::reference::{Mask, exact_attention};
+use favor::{
+    AttentionOptions, Family, FeatureMap, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv,
+    Result, Tensor, attention,
+};
 
 const LENGTH: usize = 512;
 const DIM: usize = 32;
@@ -17,7 +20,7 @@ fn main() -> Result<()> {
     // Bidirectional: the map may know the whole sequence.
     let map = spec.fit(&Moments::of(q.view())?, &Moments::of(k.view())?)?;
     let exact = exact_attention(kernel, q.view(), k.view(), v.view(), Mask::none())?;
-    let ours = attend(&map, &q, &k, &v, &Options::default())?;
+    let ours = attend(&map, &q, &k, &v, &AttentionOptions::new())?;
     println!("bidirectional, 256 features:  {:.1}% off", 100.0 * relative_error(&ours, &exact));
     println!("the plain mean of the values: {:.1}% off", {
         100.0 * uniform_error(&exact, v.view())?
@@ -25,7 +28,7 @@ fn main() -> Result<()> {
 
     // Padding: the last 100 keys and values hold rubbish and are masked.
     let valid: Vec<bool> = (0..LENGTH).map(|j| j < LENGTH - 100).collect();
-    let options = Options { key_mask: Some(&valid), ..Options::default() };
+    let options = AttentionOptions::new().key_mask(Some(&valid));
     let fit =
         |k: &Matrix<f32>| spec.fit(&Moments::of(q.view())?, &Moments::of_masked(k.view(), &valid)?);
     let clean = attend(&fit(&k)?, &q, &k, &v, &options)?;
@@ -40,7 +43,7 @@ fn main() -> Result<()> {
     // Causal: the map comes from other sequences, so it cannot know the future.
     let (past_q, past_k) = (tokens(3, 2048, 0.4), tokens(4, 2048, -0.2));
     let map = spec.fit(&Moments::of(past_q.view())?, &Moments::of(past_k.view())?)?;
-    let options = Options { causal: true, ..Options::default() };
+    let options = AttentionOptions::new().causal(true);
     let before = attend(&map, &q, &k, &v, &options)?;
     let mut later_k = k.clone();
     for j in 256..LENGTH {
@@ -58,10 +61,14 @@ fn attend(
     q: &Matrix<f32>,
     k: &Matrix<f32>,
     v: &Matrix<f32>,
-    options: &Options<'_>,
+    options: &AttentionOptions<'_>,
 ) -> Result<Matrix<f32>> {
     let tensor = |m| Tensor::new(Matrix::as_slice(m), [1, 1, m.rows(), m.columns()]);
-    let out = attention(std::slice::from_ref(map), tensor(q)?, tensor(k)?, tensor(v)?, options)?;
+    let out = attention(
+        Method::Features(std::slice::from_ref(map)),
+        Qkv::new(tensor(q)?, tensor(k)?, tensor(v)?),
+        options,
+    )?;
     Matrix::new(out, q.rows(), v.columns())
 }
 

@@ -1,6 +1,6 @@
 //! How many features does this need? Predicted from closed forms, then measured.
 
-use favor::diagnose::{Candidate, Estimator, attention_error, predict, recommend};
+use favor::diagnose::{Candidate, Estimator, attention_error, break_even, predict, recommend};
 use favor::draw::Stream;
 use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Moments, Result, Rows};
 
@@ -33,7 +33,8 @@ fn inspect(q: Rows<'_, f64>, k: Rows<'_, f64>, v: Rows<'_, f64>) -> Result<()> {
         candidates.push(Candidate { family, features });
     }
     // As if the sequence were long; 256 tokens are cheaper exactly.
-    let advice = recommend(&candidates, 100_000, 100_000).expect("there are candidates");
+    let advice =
+        recommend(&candidates, break_even(100_000, 100_000, false)).expect("there are candidates");
     println!("  advice for 100000 tokens: {advice}");
     if let favor::diagnose::Advice::Features { family, features } = advice {
         let mut squares = 0.0;

@@ -5,8 +5,8 @@ mod common;
 use common::cases::{Case, any_case, config, positive};
 use common::{assert_same_bits, cast, largest_difference, log_kernel, moments, normal, pick};
 use favor::diagnose::{relative_error, uniform_error};
-use favor::{Baseline, Family, FeatureSpec, Kernel, Mask, Matrix, Side};
-use favor::{baseline_attention, exact_attention, feature_attention};
+use favor::reference::{Baseline, Mask, baseline_attention, exact_attention, feature_attention};
+use favor::{Family, FeatureSpec, Kernel, Matrix, Side};
 use proptest::prelude::*;
 
 /// Attention from the logarithms of the weights, by the definition.
@@ -261,7 +261,7 @@ fn a_query_that_sees_no_key_gives_zeros() {
 /// is what an ε or a single global maximum turns such attention into.
 #[test]
 fn large_logits_are_neither_nan_nor_the_plain_mean() {
-    fn check<T: favor::Element>(logit: f64) {
+    fn check<T: favor::Float>(logit: f64) {
         // Queries and keys along one direction, half of each way; the values tell which.
         let d = 4;
         let norm = (logit * (d as f64).sqrt()).sqrt() / 2.0; // all four numbers ±norm

@@ -11,13 +11,13 @@ mod common;
 use common::theory::{exact, features_per_draw, relative_moments, variance_of_mean};
 use common::{assert_close, assert_within, cast, log_kernel, moments, normal, plain_features};
 use favor::diagnose::Estimator;
-use favor::{Coupling, Element, Family, FeatureMap, FeatureSpec, Kernel, Matrix, Side};
+use favor::{Coupling, Family, FeatureMap, FeatureSpec, Float, Kernel, Matrix, Side};
 use rayon::prelude::*;
 
 /// Queries and keys to fit on; the first two of each are tested. Means apart and columns of unlike
 /// spread, so that no two families have the same parameters; norms below one, so that fourth
 /// moments stay small.
-fn data<T: Element>(d: usize) -> (Matrix<T>, Matrix<T>) {
+fn data<T: Float>(d: usize) -> (Matrix<T>, Matrix<T>) {
     let unit = (d as f64).powf(-0.5);
     let side = |seed, mean: f64, grow: f64| {
         let m = normal(seed, 24, d, 0.0, 0.45 * unit);
@@ -36,7 +36,7 @@ fn kernels(d: usize) -> [(&'static str, Kernel); 3] {
 }
 
 /// Maps of one family and kernel for any seed, with parameters fitted once.
-fn maker<T: Element>(
+fn maker<T: Float>(
     spec: FeatureSpec,
     x: &Matrix<T>,
     y: &Matrix<T>,
@@ -51,7 +51,7 @@ fn maker<T: Element>(
 
 /// Unbiasedness (spec: any parameters that meet the constraints) and the second-moment formula, one
 /// feature at a time, on many independent draws.
-fn check_moments<T: Element>(family: Family, d: usize, kernel_name: &str, kernel: Kernel) {
+fn check_moments<T: Float>(family: Family, d: usize, kernel_name: &str, kernel: Kernel) {
     const FEATURES: usize = 1 << 16;
     let (x, y) = data::<T>(d);
     let spec = FeatureSpec::new(family, FEATURES).kernel(kernel).coupling(Coupling::Iid);
@@ -86,7 +86,7 @@ fn check_moments<T: Element>(family: Family, d: usize, kernel_name: &str, kernel
     }
 }
 
-fn head<T: Element>(m: &Matrix<T>) -> Matrix<f64> {
+fn head<T: Float>(m: &Matrix<T>) -> Matrix<f64> {
     m.view().slice(0, 2).to_f64(1.0)
 }
 
@@ -106,7 +106,7 @@ fn one_feature_has_the_mean_and_the_second_moment_of_theory() {
 
 /// The estimate of a whole map is unbiased whatever couples its rows, since each row alone is
 /// N(0, I); for independent rows its variance is the closed form over M.
-fn check_coupling<T: Element>(spec: FeatureSpec, d: usize) {
+fn check_coupling<T: Float>(spec: FeatureSpec, d: usize) {
     const SEEDS: u64 = 400;
     let (x, y) = data::<T>(d);
     let make = maker(spec, &x, &y);
@@ -148,7 +148,7 @@ fn check_coupling<T: Element>(spec: FeatureSpec, d: usize) {
     }
 }
 
-fn product<T: Element>((a, b): (&T, &T)) -> f64 {
+fn product<T: Float>((a, b): (&T, &T)) -> f64 {
     a.to_f64() * b.to_f64()
 }
 

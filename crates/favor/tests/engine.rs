@@ -1,11 +1,11 @@
 //! The fast engine against the plain implementations, and its gradients against finite differences.
 
 use favor::draw::Stream;
+use favor::reference::{Mask, exact_attention, feature_attention};
 use favor::{
-    Coupling, DecodeState, Family, FeatureMap, FeatureSpec, Gradients, Kernel, KeySums, Mask,
-    Matrix, Moments, Options, Rows, Tensor, attention, attention_backward, exact_attention,
-    exact_attention_backward, exact_attention_tensors, feature_attention, kernel_product,
-    kernel_product_backward,
+    AttentionOptions, Coupling, DecodeState, Family, FeatureMap, FeatureSpec, Gradients, Kernel,
+    KeySums, Matrix, Method, Moments, Qkv, Rows, Tensor, attention, attention_backward,
+    kernel_product, kernel_product_backward,
 };
 
 struct Case {
@@ -107,7 +107,7 @@ impl Case {
     }
 }
 
-fn t<T: favor::Number>(x: &[T], shape: [usize; 4]) -> Tensor<'_, T> {
+fn t<T: favor::Scalar>(x: &[T], shape: [usize; 4]) -> Tensor<'_, T> {
     Tensor::new(x, shape).unwrap()
 }
 
@@ -159,15 +159,24 @@ fn engine_equals_the_plain_way() {
             for causal in [false, true] {
                 for key_mask in [None, Some(&mask[..])] {
                     let expected = plain(case, &map[0], (&q, &k, &v), causal, key_mask);
-                    let options = Options { causal, key_mask, ..Options::default() };
-                    let double =
-                        attention(&map, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
+                    let options = AttentionOptions::new().causal(causal).key_mask(key_mask);
+                    let double = attention(
+                        Method::Features(&map),
+                        Qkv::new(t(&q, sq), t(&k, sk), t(&v, sv)),
+                        &options,
+                    )
+                    .unwrap();
                     let what =
                         format!("case {c} {family} causal {causal} mask {}", key_mask.is_some());
                     let error = worst(&double, &expected);
                     assert!(error < 1e-11, "{what}: f64 differs by {error:e}");
                     let (q, k, v) = (single(&q), single(&k), single(&v));
-                    let out = attention(&map, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
+                    let out = attention(
+                        Method::Features(&map),
+                        Qkv::new(t(&q, sq), t(&k, sk), t(&v, sv)),
+                        &options,
+                    )
+                    .unwrap();
                     let out: Vec<f64> = out.into_iter().map(f64::from).collect();
                     // A logit of size s carries an error of s·2⁻²⁴, which the exponential turns
                     // into a relative one; logits grow with the square of the spread.
@@ -234,29 +243,52 @@ fn gradients_equal_finite_differences() {
         let weight: Vec<f64> = (0..out_shape.iter().product()).map(|_| stream.normal()).collect();
         for causal in [false, true] {
             for key_mask in [None, Some(&mask[..])] {
-                let options = Options { causal, key_mask, ..Options::default() };
+                let options = AttentionOptions::new().causal(causal).key_mask(key_mask);
                 let what = format!("case {c} causal {causal} mask {}", key_mask.is_some());
                 for family in [Family::Balanced, Family::Sade, Family::Ge] {
                     let map = [case.map(&q, &k, family)];
                     let run = |q: &[f64], k: &[f64], v: &[f64]| {
-                        attention(&map, t(q, sq), t(k, sk), t(v, sv), &options).unwrap()
+                        attention(
+                            Method::Features(&map),
+                            Qkv::new(t(q, sq), t(k, sk), t(v, sv)),
+                            &options,
+                        )
+                        .unwrap()
                     };
                     let out = run(&q, &k, &v);
                     let (o, w) = (t(&out, out_shape), t(&weight, out_shape));
                     let (tq, tk, tv) = (t(&q, sq), t(&k, sk), t(&v, sv));
-                    let g = attention_backward(&map, tq, tk, tv, o, w, &options).unwrap();
+                    let g = attention_backward(
+                        Method::Features(&map),
+                        Qkv::new(tq, tk, tv),
+                        o,
+                        w,
+                        &options,
+                    )
+                    .unwrap();
                     check_gradients(&format!("{what} {family}"), (&q, &k, &v), &weight, &run, &g);
                 }
                 for kernel in [Kernel::attention(case.dim), Kernel::gaussian().scaled(0.3).unwrap()]
                 {
                     let run = |q: &[f64], k: &[f64], v: &[f64]| {
-                        exact_attention_tensors(kernel, t(q, sq), t(k, sk), t(v, sv), &options)
-                            .unwrap()
+                        attention(
+                            Method::Exact(kernel),
+                            Qkv::new(t(q, sq), t(k, sk), t(v, sv)),
+                            &options,
+                        )
+                        .unwrap()
                     };
                     let out = run(&q, &k, &v);
                     let (o, w) = (t(&out, out_shape), t(&weight, out_shape));
                     let (tq, tk, tv) = (t(&q, sq), t(&k, sk), t(&v, sv));
-                    let g = exact_attention_backward(kernel, tq, tk, tv, o, w, &options).unwrap();
+                    let g = attention_backward(
+                        Method::Exact(kernel),
+                        Qkv::new(tq, tk, tv),
+                        o,
+                        w,
+                        &options,
+                    )
+                    .unwrap();
                     check_gradients(&format!("{what} exact"), (&q, &k, &v), &weight, &run, &g);
                 }
             }
@@ -274,10 +306,13 @@ fn blocked_exact_equals_the_plain_one() {
         let kernels = [Kernel::attention(case.dim), Kernel::gaussian().scaled(0.3).unwrap()];
         for (kernel, causal) in kernels.into_iter().flat_map(|k| [(k, false), (k, true)]) {
             for key_mask in [None, Some(&mask[..])] {
-                let options = Options { causal, key_mask, ..Options::default() };
-                let ours =
-                    exact_attention_tensors(kernel, t(&q, sq), t(&k, sk), t(&v, sv), &options)
-                        .unwrap();
+                let options = AttentionOptions::new().causal(causal).key_mask(key_mask);
+                let ours = attention(
+                    Method::Exact(kernel),
+                    Qkv::new(t(&q, sq), t(&k, sk), t(&v, sv)),
+                    &options,
+                )
+                .unwrap();
                 let mut expected = vec![];
                 for head in 0..case.batch * case.heads {
                     let rows = |x: &[f64], n: usize, d: usize| {
@@ -311,8 +346,10 @@ fn decoding_equals_the_causal_batch() {
             spec.seed(s).fit(&m, &m).unwrap()
         })
         .collect();
-    let options = Options { causal: true, ..Options::default() };
-    let batch = attention(&maps, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
+    let options = AttentionOptions::new().causal(true);
+    let batch =
+        attention(Method::Features(&maps), Qkv::new(t(&q, sq), t(&k, sk), t(&v, sv)), &options)
+            .unwrap();
     let mut state = DecodeState::<f64>::new(maps.clone(), 1, 3, case.columns).unwrap();
     let cuts = [0, 60, 61, 62, 63, 64, 100, 130, 131];
     for pair in cuts.windows(2) {
@@ -388,14 +425,17 @@ fn threads_change_nothing() {
     let map = [FeatureSpec::new(Family::Balanced, 16).fit(&m, &m).unwrap()];
     for causal in [false, true] {
         let run = |threads| {
-            let options = Options { causal, threads: Some(threads), ..Options::default() };
-            let out = attention(&map, tq, tk, tv, &options).unwrap();
+            let options = AttentionOptions::new().causal(causal).threads(Some(threads));
+            let out = attention(Method::Features(&map), Qkv::new(tq, tk, tv), &options).unwrap();
             let shape = [sq[0], sq[1], sq[2], sv[3]];
             let o = Tensor::new(&out, shape).unwrap();
-            let g = attention_backward(&map, tq, tk, tv, o, o, &options).unwrap();
+            let g =
+                attention_backward(Method::Features(&map), Qkv::new(tq, tk, tv), o, o, &options)
+                    .unwrap();
             let exact = Tensor::new(&q[..600 * case.dim], [1, 1, 600, case.dim]).unwrap();
             let kernel = Kernel::attention(case.dim);
-            let exact = exact_attention_tensors(kernel, exact, exact, exact, &options).unwrap();
+            let exact =
+                attention(Method::Exact(kernel), Qkv::new(exact, exact, exact), &options).unwrap();
             (out, g, exact)
         };
         let one = run(1);
@@ -412,8 +452,10 @@ fn layouts_change_nothing() {
     let (sq, sk, sv) = case.shapes();
     let map = [case.map(&q, &k, Family::Balanced)];
     for causal in [false, true] {
-        let options = Options { causal, ..Options::default() };
-        let expected = attention(&map, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
+        let options = AttentionOptions::new().causal(causal);
+        let expected =
+            attention(Method::Features(&map), Qkv::new(t(&q, sq), t(&k, sk), t(&v, sv)), &options)
+                .unwrap();
         // [batch, dim, length, heads] in memory.
         let turn = |x: &[f64], [b, h, l, d]: [usize; 4]| -> (Vec<f64>, [usize; 4]) {
             let strides = [h * l * d, 1, h, h * l];
@@ -428,31 +470,50 @@ fn layouts_change_nothing() {
         let ((q2, tq), (k2, tk), (v2, tv)) = (turn(&q, sq), turn(&k, sk), turn(&v, sv));
         let strided = |x, s, st| Tensor::with_strides(x, s, st).unwrap();
         let (a, b, c) = (strided(&q2, sq, tq), strided(&k2, sk, tk), strided(&v2, sv, tv));
-        let out = attention(&map, a, b, c, &options).unwrap();
+        let out = attention(Method::Features(&map), Qkv::new(a, b, c), &options).unwrap();
         assert!(worst(&out, &expected) < 1e-13);
         // 16-bit numbers: the inputs are rounded, then everything happens in f32.
         let half = |x: &[f64]| x.iter().map(|v| half::f16::from_f64(*v)).collect::<Vec<_>>();
         let (q16, k16, v16) = (half(&q), half(&k), half(&v));
-        let out = attention(&map, t(&q16, sq), t(&k16, sk), t(&v16, sv), &options).unwrap();
+        let out = attention(
+            Method::Features(&map),
+            Qkv::new(t(&q16, sq), t(&k16, sk), t(&v16, sv)),
+            &options,
+        )
+        .unwrap();
         let wide = |x: &[half::f16]| x.iter().map(|v| v.to_f64()).collect::<Vec<_>>();
         let (q64, k64, v64) = (wide(&q16), wide(&k16), wide(&v16));
-        let rounded = attention(&map, t(&q64, sq), t(&k64, sk), t(&v64, sv), &options).unwrap();
+        let rounded = attention(
+            Method::Features(&map),
+            Qkv::new(t(&q64, sq), t(&k64, sk), t(&v64, sv)),
+            &options,
+        )
+        .unwrap();
         assert!(worst(&wide(&out), &rounded) < 2.0_f64.powi(-10));
         // Two sequences packed into one equal the two alone.
         let offsets = [0, 20, 50];
-        let packed = Options { offsets: Some(&offsets), ..options };
+        let packed = options.offsets(Some(&offsets));
         let one = |x: &[f64], d: usize| x[..2 * 50 * d].to_vec(); // the first of the batch
         let (q1, k1, v1) = (one(&q, 16), one(&k, 16), one(&v, 16));
         let shape = [1, 2, 50, 16];
-        let both = attention(&map, t(&q1, shape), t(&k1, shape), t(&v1, shape), &packed).unwrap();
+        let both = attention(
+            Method::Features(&map),
+            Qkv::new(t(&q1, shape), t(&k1, shape), t(&v1, shape)),
+            &packed,
+        )
+        .unwrap();
         for (start, end) in [(0, 20), (20, 50)] {
             let part = |x: &[f64]| -> Vec<f64> {
                 x.chunks(50 * 16).flat_map(|h| h[start * 16..end * 16].to_vec()).collect()
             };
             let (q1, k1, v1) = (part(&q1), part(&k1), part(&v1));
             let shape = [1, 2, end - start, 16];
-            let alone =
-                attention(&map, t(&q1, shape), t(&k1, shape), t(&v1, shape), &options).unwrap();
+            let alone = attention(
+                Method::Features(&map),
+                Qkv::new(t(&q1, shape), t(&k1, shape), t(&v1, shape)),
+                &options,
+            )
+            .unwrap();
             assert!(worst(&part(&both), &alone) < 1e-13);
         }
     }
@@ -466,8 +527,10 @@ fn the_future_leaves_no_trace() {
     let (mut q, mut k, mut v) = case.tensors(21);
     let map = [case.map(&q, &k, Family::Sde)];
     let (sq, sk, sv) = case.shapes();
-    let options = Options { causal: true, ..Options::default() };
-    let before = attention(&map, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
+    let options = AttentionOptions::new().causal(true);
+    let before =
+        attention(Method::Features(&map), Qkv::new(t(&q, sq), t(&k, sk), t(&v, sv)), &options)
+            .unwrap();
     let cut = 100;
     for x in &mut q[cut * 64..] {
         *x *= 30.0;
@@ -478,7 +541,9 @@ fn the_future_leaves_no_trace() {
     for x in &mut v[cut * 64..] {
         *x -= 1e6;
     }
-    let after = attention(&map, t(&q, sq), t(&k, sk), t(&v, sv), &options).unwrap();
+    let after =
+        attention(Method::Features(&map), Qkv::new(t(&q, sq), t(&k, sk), t(&v, sv)), &options)
+            .unwrap();
     assert!(after.iter().all(|v| v.is_finite()));
     // Tiles before the change are untouched to the bit; its own tile to rounding.
     assert_eq!(before[..96 * 64], after[..96 * 64]);
@@ -504,14 +569,27 @@ fn near_field_gradients_equal_finite_differences() {
             let map = [spec.fit(&moments(&q), &moments(&k)).unwrap()];
             for causal in [false, true] {
                 for key_mask in [None, Some(&mask[..])] {
-                    let options = Options { causal, key_mask, near: 10, ..Options::default() };
+                    let options =
+                        AttentionOptions::new().causal(causal).key_mask(key_mask).near(10);
                     let run = |q: &[f64], k: &[f64], v: &[f64]| {
-                        attention(&map, t(q, sq), t(k, sk), t(v, sv), &options).unwrap()
+                        attention(
+                            Method::Features(&map),
+                            Qkv::new(t(q, sq), t(k, sk), t(v, sv)),
+                            &options,
+                        )
+                        .unwrap()
                     };
                     let out = run(&q, &k, &v);
                     let (o, w) = (t(&out, out_shape), t(&weight, out_shape));
                     let (tq, tk, tv) = (t(&q, sq), t(&k, sk), t(&v, sv));
-                    let g = attention_backward(&map, tq, tk, tv, o, w, &options).unwrap();
+                    let g = attention_backward(
+                        Method::Features(&map),
+                        Qkv::new(tq, tk, tv),
+                        o,
+                        w,
+                        &options,
+                    )
+                    .unwrap();
                     let what =
                         format!("case {c} near, causal {causal} mask {}", key_mask.is_some());
                     check_gradients(&what, (&q, &k, &v), &weight, &run, &g);
@@ -537,12 +615,15 @@ fn numbers_that_are_none_are_refused_in_place() {
             data[side][42 * dim + 3] = bad;
             let [q, k, v] = data.each_ref().map(|d| Tensor::new(d, [1, 1, length, dim]).unwrap());
             for causal in [false, true] {
-                let options = Options { causal, ..Options::default() };
-                let message = attention(&map, q, k, v, &options).unwrap_err().to_string();
-                assert!(message.contains(name) && message.contains("42"), "{bad}: {message}");
-                let message = exact_attention_tensors(Kernel::attention(dim), q, k, v, &options)
+                let options = AttentionOptions::new().causal(causal);
+                let message = attention(Method::Features(&map), Qkv::new(q, k, v), &options)
                     .unwrap_err()
                     .to_string();
+                assert!(message.contains(name) && message.contains("42"), "{bad}: {message}");
+                let message =
+                    attention(Method::Exact(Kernel::attention(dim)), Qkv::new(q, k, v), &options)
+                        .unwrap_err()
+                        .to_string();
                 assert!(message.contains(name) && message.contains("42"), "{bad}: {message}");
             }
         }

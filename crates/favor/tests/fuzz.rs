@@ -2,10 +2,10 @@
 //! always the same one; `FAVOR_FUZZ_CASES` sets how many are tried.
 
 use favor::draw::Stream;
+use favor::reference::{Mask, exact_attention, feature_attention};
 use favor::{
-    Coupling, Error, Family, FeatureSpec, Kernel, Mask, Matrix, Moments, Options, Tensor,
-    attention, attention_backward, attention_into, exact_attention, exact_attention_tensors,
-    feature_attention,
+    AttentionOptions, Coupling, Error, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv,
+    Tensor, attention, attention_backward, attention_into,
 };
 
 /// How many cases are tried unless `FAVOR_FUZZ_CASES` says otherwise.
@@ -78,14 +78,15 @@ fn check(seed: u64) -> bool {
     let moments = |m: &Matrix<f64>| Moments::of(m.view());
     let map = [spec.fit(&moments(q).unwrap(), &moments(k).unwrap()).expect(&what)];
     let plain_mask = Mask { causal: *causal, keys: mask.as_deref() };
-    let options =
-        Options { causal: *causal, key_mask: mask.as_deref(), near: *near, ..Options::default() };
+    let options = AttentionOptions::new().causal(*causal).key_mask(mask.as_deref()).near(*near);
     let tensor = |m: &'_ Matrix<f64>| [1, 1, m.rows(), m.columns()];
     let t = |m| Tensor::new(Matrix::as_slice(m), tensor(m)).unwrap();
-    let ours = attention(&map, t(q), t(k), t(v), &options).expect(&what);
+    let ours =
+        attention(Method::Features(&map), Qkv::new(t(q), t(k), t(v)), &options).expect(&what);
     // Whatever was in the memory before, every number is written.
     let mut over = vec![f64::NAN; ours.len()];
-    attention_into(&map, t(q), t(k), t(v), &options, &mut over).expect(&what);
+    attention_into(Method::Features(&map), Qkv::new(t(q), t(k), t(v)), &options, &mut over)
+        .expect(&what);
     assert_eq!(over, ours, "{what}");
     assert!(ours.iter().all(|x| x.is_finite()), "{what}");
     // Outputs are averages of the values: within their range, whatever the features do.
@@ -97,7 +98,8 @@ fn check(seed: u64) -> bool {
     let transformed = logit + (size(q).powi(2) + size(k).powi(2)) * (q.columns() as f64).sqrt();
     let tolerance = (1e-12 + 1e-12 * transformed) * bound.max(1.0);
     let compared = tolerance < SHARP * bound;
-    let exact = exact_attention_tensors(kernel, t(q), t(k), t(v), &options).expect(&what);
+    let exact =
+        attention(Method::Exact(kernel), Qkv::new(t(q), t(k), t(v)), &options).expect(&what);
     if compared {
         let close = |with: &str, a: &[f64], b: &[f64]| {
             let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
@@ -119,7 +121,8 @@ fn check(seed: u64) -> bool {
     }
     let shape = [1, 1, q.rows(), v.columns()];
     let out = Tensor::new(&ours, shape).unwrap();
-    match attention_backward(&map, t(q), t(k), t(v), out, out, &options) {
+    match attention_backward(Method::Features(&map), Qkv::new(t(q), t(k), t(v)), out, out, &options)
+    {
         Ok(g) => {
             let mut all = g.q.iter().chain(&g.k).chain(&g.v);
             assert!(all.all(|x| x.is_finite()), "{what}: gradients");

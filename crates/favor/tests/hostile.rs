@@ -4,10 +4,10 @@ mod common;
 
 use common::{cast, moments, normal};
 use favor::diagnose::Estimator;
+use favor::reference::{Baseline, Mask, baseline_attention, exact_attention, feature_attention};
 use favor::{
-    Baseline, Element, Error, Family, FeatureMap, FeatureSpec, Kernel, KeySums, Mask, Matrix,
-    Moments, Number, Parameters, Rows, Side, baseline_attention, exact_attention,
-    feature_attention, kernel_product,
+    Error, Family, FeatureMap, FeatureSpec, Float, Kernel, KeySums, Matrix, Moments, Parameters,
+    Rows, Scalar, Side, kernel_product,
 };
 
 fn map(family: Family, d: usize) -> FeatureMap {
@@ -27,7 +27,7 @@ fn refused<T>(result: favor::Result<T>, parts: &[&str]) {
 
 #[test]
 fn what_is_not_finite_is_named_by_row_and_column() {
-    fn check<T: Element + Number>(bad: f64, name: &str) {
+    fn check<T: Float + Scalar>(bad: f64, name: &str) {
         let good = cast::<T>(&normal(2, 5, 3, 0.0, 1.0));
         let mut spoiled = good.clone();
         spoiled[(3, 1)] = T::from_f64(bad);

@@ -5,9 +5,9 @@ mod common;
 
 use common::{cast, moments, normal};
 use favor::diagnose::{Estimator, effective_sample_sizes, predict};
+use favor::reference::{Baseline, Mask, baseline_attention, exact_attention, feature_attention};
 use favor::{
-    Baseline, Element, Family, FeatureMap, FeatureSpec, Kernel, Mask, Matrix, Moments, Number,
-    Side, baseline_attention, exact_attention, feature_attention, kernel_product,
+    Family, FeatureMap, FeatureSpec, Float, Kernel, Matrix, Moments, Scalar, Side, kernel_product,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,17 +22,17 @@ fn finite(numbers: &[f64]) {
 }
 
 #[track_caller]
-fn finite_t<T: Element + Number>(m: &Matrix<T>) {
+fn finite_t<T: Float + Scalar>(m: &Matrix<T>) {
     assert!(m.as_slice().iter().all(|v| v.is_finite()), "{m:?}");
 }
 
 /// Everything that can be done with a pair of sets. Refusals are fine; what is returned is finite.
-fn exercise<T: Element + Number>(x: &Matrix<T>, y: &Matrix<T>) -> usize {
+fn exercise<T: Float + Scalar>(x: &Matrix<T>, y: &Matrix<T>) -> usize {
     let kernels = [Kernel::softmax(), Kernel::gaussian(), Kernel::new(0.3, 0.7).unwrap()];
     kernels.map(|kernel| with_kernel(kernel, x, y)).into_iter().sum()
 }
 
-fn with_kernel<T: Element + Number>(kernel: Kernel, x: &Matrix<T>, y: &Matrix<T>) -> usize {
+fn with_kernel<T: Float + Scalar>(kernel: Kernel, x: &Matrix<T>, y: &Matrix<T>) -> usize {
     let mut answers = 0;
     let v = cast::<T>(&normal(9, y.rows(), 2, 0.0, 1.0));
     let (x, y, v) = (x.view(), y.view(), v.view());
@@ -133,7 +133,7 @@ fn hostile_sets(power_x: i32, power_y: i32) -> Vec<(Matrix<f64>, Matrix<f64>)> {
 }
 
 /// Runs everything on sets of all pairs of magnitudes; gives the number of answers.
-fn survives<T: Element + Number>(powers: &[i32]) -> usize {
+fn survives<T: Float + Scalar>(powers: &[i32]) -> usize {
     let mut answers = 0;
     let mut failures = vec![];
     for &px in powers {
@@ -142,9 +142,8 @@ fn survives<T: Element + Number>(powers: &[i32]) -> usize {
                 let (x, y) = (cast::<T>(&x), cast::<T>(&y));
                 match catch_unwind(AssertUnwindSafe(|| exercise(&x, &y))) {
                     Ok(count) => answers += count,
-                    Err(_) => {
-                        failures.push(format!("{} 1e{px}, 1e{py}, set {k}", <T as Element>::NAME))
-                    }
+                    Err(_) => failures
+                        .push(format!("{} 1e{px}, 1e{py}, set {k}", std::any::type_name::<T>())),
                 }
             }
         }
@@ -190,7 +189,7 @@ fn kernels_beyond_reason_are_refused_or_finite() {
 /// Values that do not fit once they are added up.
 #[test]
 fn values_beyond_reason_are_refused_or_finite() {
-    fn check<T: Element + Number>(size: f64) {
+    fn check<T: Float + Scalar>(size: f64) {
         let x = cast::<T>(&normal(1, 9, 3, 0.2, 0.5));
         let v = Matrix::from_fn(9, 2, |_, c| T::from_f64(if c == 0 { size } else { -size }));
         let (x, v) = (x.view(), v.view());

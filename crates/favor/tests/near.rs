@@ -5,8 +5,8 @@ mod common;
 
 use common::{moments, normal, plain_features};
 use favor::{
-    Coupling, Family, FeatureMap, FeatureSpec, Kernel, Matrix, Options, Side, Tensor, attention,
-    exact_attention_tensors,
+    AttentionOptions, Coupling, Family, FeatureMap, FeatureSpec, Kernel, Matrix, Method, Qkv, Side,
+    Tensor, attention,
 };
 
 const LENGTH: usize = 400;
@@ -94,8 +94,8 @@ fn a_near_field_follows_its_definition() {
         let map = std::slice::from_ref(&head.map);
         for causal in [false, true] {
             for key_mask in [None, Some(&padding[..])] {
-                let options = Options { causal, key_mask, near: NEAR, ..Options::default() };
-                let out = attention(map, q, k, v, &options).unwrap();
+                let options = AttentionOptions::new().causal(causal).key_mask(key_mask).near(NEAR);
+                let out = attention(Method::Features(map), Qkv::new(q, k, v), &options).unwrap();
                 for (i, out) in out.chunks(head.v.columns()).enumerate() {
                     let seen =
                         |j: usize| (!causal || j <= i) && key_mask.is_none_or(|mask| mask[j]);
@@ -117,9 +117,15 @@ fn a_near_field_of_everything_is_exact_attention() {
     let [q, k, v] = head.tensors();
     for causal in [false, true] {
         for key_mask in [None, Some(&padding[..])] {
-            let options = Options { causal, key_mask, near: LENGTH, ..Options::default() };
-            let all = attention(std::slice::from_ref(&head.map), q, k, v, &options).unwrap();
-            let exact = exact_attention_tensors(head.map.kernel(), q, k, v, &options).unwrap();
+            let options = AttentionOptions::new().causal(causal).key_mask(key_mask).near(LENGTH);
+            let all = attention(
+                Method::Features(std::slice::from_ref(&head.map)),
+                Qkv::new(q, k, v),
+                &options,
+            )
+            .unwrap();
+            let exact =
+                attention(Method::Exact(head.map.kernel()), Qkv::new(q, k, v), &options).unwrap();
             let off = all.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             assert!(off < 1e-12, "causal {causal}, mask {}: {off:e}", key_mask.is_some());
         }

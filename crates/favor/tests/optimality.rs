@@ -9,7 +9,7 @@ mod common;
 use common::sets::{Sets, excess, excess_of, ordinary, tolerance};
 use common::{matmul, normal};
 use favor::draw::Stream;
-use favor::{Family, Matrix, Moments, Parameters, best_quadratic};
+use favor::{Family, Matrix, Moments, Parameters, optimal_quadratic};
 
 const STEPS: [f64; 7] = [1e-6, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 2.0];
 const SETS: u64 = 60;
@@ -187,7 +187,7 @@ fn nothing_in_the_whole_class_beats_balanced() {
             let Ok(plain) = made else { continue };
             // With the diagonal that is best for it, so that only G and the shift are on trial.
             let spread = plain.spread(&mx, &my).unwrap();
-            let a = spread.iter().map(|&phi| best_quadratic(phi)).collect();
+            let a = spread.iter().map(|&phi| optimal_quadratic(phi)).collect();
             let g = plain.query_transform().clone();
             let (c, e) = (plain.query_shift().to_vec(), plain.key_shift().to_vec());
             let other = Parameters::new(a, g, c, e).unwrap();
@@ -199,11 +199,11 @@ fn nothing_in_the_whole_class_beats_balanced() {
 
 /// The lemma under all theorems: `a*(φ)` minimises `log(1−4a) − ½log(1−8a) + φ/(1−8a)`.
 #[test]
-fn best_quadratic_is_the_minimiser() {
+fn optimal_quadratic_is_the_minimiser() {
     let mut previous = 0.0;
     for k in -120..=200 {
         let phi = 10_f64.powf(0.1 * f64::from(k));
-        let a = best_quadratic(phi);
+        let a = optimal_quadratic(phi);
         assert!(a.is_finite() && a < previous, "a* falls with φ: {a} after {previous}");
         previous = a;
         // The derivative, 4/(1−8a) − 4/(1−4a) + 8φ/(1−8a)², vanishes beside its own terms.
@@ -219,7 +219,7 @@ fn best_quadratic_is_the_minimiser() {
             assert!(excess_of(other, phi) >= least - 4.0 * rounding, "φ = {phi:e}, a = {other}");
         }
     }
-    assert_eq!(best_quadratic(0.0), 0.0);
+    assert_eq!(optimal_quadratic(0.0), 0.0);
 }
 
 /// Bhatia and Kittaneh: the eigenvalues of `GΣ_xGᵀ + G⁻ᵀΣ_yG⁻¹`, in order, are at least twice the

@@ -36,7 +36,7 @@ fn larger_classes_have_lower_objectives_on_any_data() {
         let fitted: Vec<(Family, Parameters)> =
             FITTED.iter().map(|f| (*f, f.fit(&x, &y).unwrap().unwrap())).collect();
         let of = |family| &fitted.iter().find(|(f, _)| *f == family).unwrap().1;
-        let floor = favor::floor(&x, &y);
+        let floor = favor::objective_floor(&x, &y);
         for (family, p) in &fitted {
             let over = excess(p, &x, &y);
             assert!(over.is_finite() && over >= -1e-12, "{family}, {}: {over}", sets.name);
@@ -112,7 +112,7 @@ fn the_objective_is_the_mean_over_all_pairs() {
                     let allowed = 1e-11 * total + rounding * (1.0 - 8.0 * q);
                     assert!((a - b).abs() <= allowed, "{what}: {a} for {b}");
                 }
-                let floor = estimator.floor(&x, &y);
+                let floor = estimator.objective_floor(&x, &y);
                 let kernel_logs = kernel.log_matrix(sets.x.view(), sets.y.view()).unwrap();
                 let twice = 2.0 * kernel_logs.as_slice().iter().sum::<f64>() / pairs;
                 assert!((floor - twice).abs() <= 1e-11 * unit, "{what}: {floor} for {twice}");

@@ -5,8 +5,8 @@ mod common;
 use common::theory::relative_moments;
 use common::{assert_within, moments, normal, plain_features};
 use favor::diagnose::{Estimator, effective_sample_sizes, features_needed, predict};
-use favor::{Coupling, Family, FeatureSpec, Kernel, Mask, Matrix, Side};
-use favor::{exact_attention, feature_attention};
+use favor::reference::{Mask, exact_attention, feature_attention};
+use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Side};
 
 const PREDICTED: [Family; 8] = [
     Family::Pos,

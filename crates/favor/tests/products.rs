@@ -144,7 +144,7 @@ proptest! {
         }
     }
 
-    /// Number formats agree, and the product is linear in the values.
+    /// Scalar formats agree, and the product is linear in the values.
     #[test]
     fn formats_agree_and_values_enter_linearly(case in any_case()) {
         let map = case.map();

@@ -6,7 +6,7 @@ mod common;
 use common::{dot, moments, normal};
 use favor::diagnose::{Estimator, Outlook};
 use favor::{
-    Element, Family, FeatureMap, FeatureSpec, Kernel, KeySums, LogScaled, Matrix, Moments, Side,
+    Family, FeatureMap, FeatureSpec, Float, Kernel, KeySums, LogScaled, Matrix, Moments, Side,
 };
 
 fn narrow(m: &Matrix<f64>) -> Matrix<f32> {
@@ -14,7 +14,7 @@ fn narrow(m: &Matrix<f64>) -> Matrix<f32> {
 }
 
 /// The largest relative difference of two products with positive values.
-fn difference<T: Element>(a: &LogScaled<T>, b: &LogScaled<f64>) -> f64 {
+fn difference<T: Float>(a: &LogScaled<T>, b: &LogScaled<f64>) -> f64 {
     let mut worst = 0.0_f64;
     for i in 0..b.values.rows() {
         let factor = (a.log_scale[i] - b.log_scale[i]).exp();
@@ -55,8 +55,8 @@ fn check_tiled(map: &FeatureMap, x: &Matrix<f64>, y: &Matrix<f64>, values: &Matr
     let exact = plain.apply(map, x.view()).unwrap();
 
     let mut whole = KeySums::new(map, columns);
-    whole.add_tiled(map, y.view(), values.view()).unwrap();
-    let fast = whole.apply_tiled(map, x.view()).unwrap();
+    whole.add(map, y.view(), values.view()).unwrap();
+    let fast = whole.apply(map, x.view()).unwrap();
     assert!(difference(&fast, &exact) < 1e-10, "{map:?}");
 
     let (y32, v32) = (narrow(y), narrow(values));
@@ -64,10 +64,10 @@ fn check_tiled(map: &FeatureMap, x: &Matrix<f64>, y: &Matrix<f64>, values: &Matr
     for (start, end) in [(0, 10), (10, 11), (11, 500), (500, 700)] {
         let (y, v) = (y32.view().slice(start, end), v32.view().slice(start, end));
         let mut piece = KeySums::new(map, columns);
-        piece.add_tiled(map, y, v).unwrap();
+        piece.add(map, y, v).unwrap();
         pieces.merge(&piece).unwrap();
     }
-    let fast = pieces.apply_tiled(map, narrow(x).view()).unwrap();
+    let fast = pieces.apply(map, narrow(x).view()).unwrap();
     // Logarithms of size s are known to s·2⁻²⁴; here they stay below about 500.
     let tolerance = 500.0 * f64::from(f32::EPSILON);
     let found = difference(&fast, &exact);
@@ -81,22 +81,22 @@ fn tiled_sums_fall_back_and_refuse_as_the_plain_ones() {
     let trig = map(Family::Trig, 1.0, &y);
     let (mut plain, mut tiled) = (KeySums::new(&trig, 1), KeySums::new(&trig, 1));
     plain.add(&trig, y.view(), ones.view()).unwrap();
-    tiled.add_tiled(&trig, y.view(), ones.view()).unwrap();
+    tiled.add(&trig, y.view(), ones.view()).unwrap();
     assert_eq!(plain, tiled);
-    assert_eq!(plain.apply(&trig, y.view()), tiled.apply_tiled(&trig, y.view()));
+    assert_eq!(plain.apply(&trig, y.view()), tiled.apply(&trig, y.view()));
 
     let map = map(Family::Balanced, 1.0, &y);
     let none = KeySums::new(&map, 1);
-    let zeros = none.apply_tiled(&map, y.view()).unwrap();
+    let zeros = none.apply(&map, y.view()).unwrap();
     assert!(zeros.values.as_slice().iter().all(|v| *v == 0.0));
     let mut sums = KeySums::new(&map, 1);
-    assert!(sums.add_tiled(&map, y.view(), ones.view().slice(0, 3)).is_err());
+    assert!(sums.add(&map, y.view(), ones.view().slice(0, 3)).is_err());
     let wide = normal(2, 40, 4, 0.0, 1.0);
-    assert!(sums.add_tiled(&map, wide.view(), ones.view()).is_err());
-    assert!(sums.apply_tiled(&map, wide.view()).is_err());
+    assert!(sums.add(&map, wide.view(), ones.view()).is_err());
+    assert!(sums.apply(&map, wide.view()).is_err());
     let mut bad = y.clone();
     bad[(5, 1)] = f64::NAN;
-    assert!(sums.add_tiled(&map, bad.view(), ones.view()).is_err());
+    assert!(sums.add(&map, bad.view(), ones.view()).is_err());
     assert_eq!(sums, none);
 }
 

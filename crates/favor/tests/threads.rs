@@ -3,8 +3,8 @@
 mod common;
 
 use common::{assert_same_bits, cast, moments, normal};
-use favor::{Coupling, Family, FeatureSpec, Kernel, Mask, Matrix, Side};
-use favor::{baseline_attention, exact_attention, feature_attention, kernel_product};
+use favor::reference::{Mask, baseline_attention, exact_attention, feature_attention};
+use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Side, kernel_product};
 
 /// All results of one pool, as matrices.
 fn run(threads: usize) -> Vec<(String, Matrix<f64>)> {
@@ -24,7 +24,7 @@ fn run(threads: usize) -> Vec<(String, Matrix<f64>)> {
         out.push(("exact product".into(), product.values));
         let none = Mask::none();
         out.push(("exact attention".into(), exact_attention(kernel, q, k, v, none).unwrap()));
-        let elu = favor::Baseline::Elu;
+        let elu = favor::reference::Baseline::Elu;
         out.push(("baseline".into(), baseline_attention(&elu, q, k, v, none).unwrap()));
         for (family, coupling) in Family::ALL.into_iter().zip(Coupling::ALL.into_iter().cycle()) {
             let spec = FeatureSpec::new(family, 40).kernel(kernel).coupling(coupling).seed(9);

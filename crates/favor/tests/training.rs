@@ -2,9 +2,8 @@
 
 use favor::draw::Stream;
 use favor::{
-    AdaptiveMaps, Choice, Family, FeatureSpec, Kernel, Moments, Options, Redraw, Rows, Statistics,
-    Tensor, attention, attention_backward, auto_attention, auto_attention_backward, choose,
-    exact_attention_backward, exact_attention_tensors,
+    AdaptiveMaps, AttentionOptions, Choice, Family, FeatureSpec, Kernel, MapPolicy, Method,
+    Moments, Qkv, Redraw, Rows, Statistics, Tensor, attention, attention_backward, choose_heads,
 };
 
 const SHAPE: [usize; 4] = [2, 3, 40, 8];
@@ -22,14 +21,28 @@ fn spec() -> FeatureSpec {
     FeatureSpec::new(Family::Balanced, 16).kernel(Kernel::attention(8)).seed(3)
 }
 
+fn adaptive(heads: usize, redraw: Redraw, statistics: Statistics) -> favor::Result<AdaptiveMaps> {
+    let policy = MapPolicy::new().redraw(redraw).statistics(statistics);
+    AdaptiveMaps::new(spec(), heads, 8, policy)
+}
+
+/// True where a head is exact.
+fn exact_heads(choices: &[Choice]) -> Vec<bool> {
+    choices.iter().map(Choice::is_exact).collect()
+}
+
 #[test]
 fn evaluation_changes_nothing() {
-    let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Every(1), Statistics::PerBatch).unwrap();
-    assert!(maps.evaluation().unwrap_err().to_string().contains("no training call"));
-    let x = data(1, 1.0);
+    let mut maps = adaptive(3, Redraw::Every(1), Statistics::PerBatch).unwrap();
+    let (x, y) = (data(1, 1.0), data(2, 3.0));
+    let blank = maps.maps().unwrap();
     let trained = maps.training(tensor(&x), tensor(&x), None, false).unwrap();
-    assert_eq!(maps.evaluation().unwrap(), trained);
-    assert_eq!(maps.evaluation().unwrap(), trained);
+    assert_ne!(blank, trained);
+    for _ in 0..2 {
+        let found = maps.evaluation(tensor(&y), tensor(&y), None, false).unwrap();
+        assert_eq!(found, trained);
+    }
+    assert_eq!(maps.calls(), 1);
 }
 
 #[test]
@@ -38,7 +51,7 @@ fn draws_are_redrawn_when_they_should_be() {
     for (redraw, changes) in
         [(Redraw::Never, [false; 4]), (Redraw::Every(2), [false, true, false, true])]
     {
-        let mut maps = AdaptiveMaps::new(spec(), 3, redraw, Statistics::Calibrated).unwrap();
+        let mut maps = adaptive(3, redraw, Statistics::Calibrated).unwrap();
         let mut last = maps.training(tensor(&x), tensor(&x), None, false).unwrap();
         for changed in changes {
             let next = maps.training(tensor(&x), tensor(&x), None, false).unwrap();
@@ -60,15 +73,24 @@ fn statistics_come_from_where_they_should() {
         m.merge(&head(x, 1, h)).unwrap();
         m
     };
-    let fresh = |statistics| AdaptiveMaps::new(spec(), 3, Redraw::Never, statistics).unwrap();
-    // Each sequence's own: one map a sequence and head.
+    let fresh = |statistics| adaptive(3, Redraw::Never, statistics).unwrap();
+    // Each sequence's own: one map per sequence and head.
     let found =
         fresh(Statistics::PerSequence).training(tensor(&a), tensor(&b), None, false).unwrap();
     assert_eq!(found.len(), 6);
     assert_eq!(found[4], spec().fit(&head(&a, 1, 1), &head(&b, 1, 1)).unwrap());
-    let out = attention(&found, tensor(&a), tensor(&b), tensor(&a), &Options::default()).unwrap();
-    let alone =
-        attention(&found[4..5], tensor(&a), tensor(&b), tensor(&a), &Options::default()).unwrap();
+    let out = attention(
+        Method::Features(&found),
+        Qkv::new(tensor(&a), tensor(&b), tensor(&a)),
+        &AttentionOptions::new(),
+    )
+    .unwrap();
+    let alone = attention(
+        Method::Features(&found[4..5]),
+        Qkv::new(tensor(&a), tensor(&b), tensor(&a)),
+        &AttentionOptions::new(),
+    )
+    .unwrap();
     assert_eq!(out[4 * 320..5 * 320], alone[4 * 320..5 * 320]);
     // The batch's, forgetting the one before.
     let mut maps = fresh(Statistics::PerBatch);
@@ -76,7 +98,7 @@ fn statistics_come_from_where_they_should() {
     let found = maps.training(tensor(&b), tensor(&b), None, false).unwrap();
     assert_eq!(found[2], spec().fit(&both(&b, 2), &both(&b, 2)).unwrap());
     // A running average: mean and covariance of the mixture.
-    let mut maps = fresh(Statistics::Running { keep: 0.75 });
+    let mut maps = adaptive(3, Redraw::Every(1), Statistics::Running { keep: 0.75 }).unwrap();
     maps.training(tensor(&a), tensor(&a), None, false).unwrap();
     let found = maps.training(tensor(&b), tensor(&b), None, false).unwrap();
     let mut mixture = both(&a, 0).weighted(0.75 / 80.0);
@@ -94,13 +116,87 @@ fn statistics_come_from_where_they_should() {
     assert_eq!(maps.training(tensor(&b), tensor(&b), None, true).unwrap(), first);
 }
 
+/// A running average reaches the maps when they are drawn again, and keeps as much of what was before as
+/// if every call in between had been averaged.
+#[test]
+fn running_averages_count_the_calls_between_draws() {
+    let (a, b) = (data(1, 1.0), data(2, 3.0));
+    let run = |redraw, calls: usize, keep| {
+        let mut maps = adaptive(3, redraw, Statistics::Running { keep }).unwrap();
+        maps.training(tensor(&a), tensor(&a), None, false).unwrap();
+        for _ in 1..calls {
+            maps.training(tensor(&a), tensor(&a), None, false).unwrap();
+        }
+        maps.training(tensor(&b), tensor(&b), None, false).unwrap()
+    };
+    let quadratic = |maps: &[favor::FeatureMap]| maps[0].parameters().unwrap().quadratic().to_vec();
+    // Three calls apart with 0.9 each: as one call with 0.9³.
+    let apart = quadratic(&run(Redraw::Every(3), 3, 0.9));
+    let one = quadratic(&run(Redraw::Every(1), 1, 0.9_f64.powi(3)));
+    for (a, b) in apart.iter().zip(&one) {
+        assert!((a - b).abs() < 1e-12, "{apart:?} {one:?}");
+    }
+    // Between draws nothing changes, and without redrawing nothing after the first call.
+    assert_eq!(run(Redraw::Every(5), 3, 0.9), run(Redraw::Every(5), 1, 0.9));
+    assert_eq!(run(Redraw::Never, 3, 0.9), run(Redraw::Never, 1, 0.9));
+}
+
+/// A calibration replaces what was learned before it, over all its batches.
+#[test]
+fn calibration_begins_the_statistics() {
+    let (a, b) = (data(1, 1.0), data(2, 3.0));
+    let calibrated = |statistics, noise: bool| {
+        let mut maps = adaptive(3, Redraw::Every(1), statistics).unwrap();
+        if noise {
+            maps.calibrate(tensor(&b), tensor(&a), None).unwrap();
+            maps.end_calibration();
+        }
+        maps.calibrate(tensor(&a), tensor(&a), None).unwrap();
+        maps.calibrate(tensor(&b), tensor(&b), None).unwrap();
+        maps.end_calibration();
+        maps
+    };
+    let fixed = calibrated(Statistics::Calibrated, false);
+    assert_eq!(fixed.maps().unwrap(), calibrated(Statistics::Calibrated, true).maps().unwrap());
+    // Calibrated statistics stay; a running average goes on from them.
+    let parameters = |maps: &[favor::FeatureMap]| maps[0].parameters().unwrap().clone();
+    for (statistics, moves) in
+        [(Statistics::Calibrated, false), (Statistics::Running { keep: 0.5 }, true)]
+    {
+        let mut maps = calibrated(statistics, false);
+        let before = parameters(&maps.maps().unwrap());
+        let after = parameters(&maps.training(tensor(&b), tensor(&b), None, false).unwrap());
+        assert_eq!(before != after, moves, "{statistics:?}");
+    }
+}
+
+/// A state that was stored goes on as if it had not been.
+#[test]
+fn states_are_taken_up_where_they_were_left() {
+    let (a, b) = (data(1, 1.0), data(2, 3.0));
+    let mut maps = adaptive(3, Redraw::Every(2), Statistics::Running { keep: 0.8 }).unwrap();
+    for x in [&a, &b, &a] {
+        let mut again = AdaptiveMaps::from_bytes(&maps.to_bytes().unwrap()).unwrap();
+        assert_eq!(again.maps().unwrap(), maps.maps().unwrap());
+        let json = serde_json::to_string(&maps).unwrap();
+        let mut other: AdaptiveMaps = serde_json::from_str(&json).unwrap();
+        let wanted = maps.training(tensor(x), tensor(x), None, false).unwrap();
+        assert_eq!(again.training(tensor(x), tensor(x), None, false).unwrap(), wanted);
+        assert_eq!(other.training(tensor(x), tensor(x), None, false).unwrap(), wanted);
+    }
+    let bytes = maps.to_bytes().unwrap();
+    for cut in [0, 7, 100, bytes.len() - 1] {
+        assert!(AdaptiveMaps::from_bytes(&bytes[..cut]).is_err(), "{cut}");
+    }
+}
+
 /// Padding enters no statistic, even if it holds NaN.
 #[test]
 fn padding_enters_no_statistic() {
     let mut x = data(1, 1.0);
     let mask: Vec<bool> = (0..2 * 40).map(|i| i % 40 < 30).collect();
     let run = |x: &[f64]| {
-        let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Never, Statistics::PerBatch).unwrap();
+        let mut maps = adaptive(3, Redraw::Never, Statistics::PerBatch).unwrap();
         maps.training(tensor(x), tensor(x), Some(&mask), false).unwrap()
     };
     let before = run(&x);
@@ -115,13 +211,16 @@ fn padding_enters_no_statistic() {
 /// A causal call knows the calls before it and nothing of its own tokens.
 #[test]
 fn causal_calls_do_not_see_themselves() {
-    let refused = AdaptiveMaps::new(spec(), 3, Redraw::Never, Statistics::PerBatch)
-        .unwrap()
-        .training(tensor(&data(1, 1.0)), tensor(&data(1, 1.0)), None, true);
+    let refused = adaptive(3, Redraw::Never, Statistics::PerBatch).unwrap().training(
+        tensor(&data(1, 1.0)),
+        tensor(&data(1, 1.0)),
+        None,
+        true,
+    );
     assert!(refused.unwrap_err().to_string().contains("causal"));
     let run = |first: &[f64], second: &[f64]| {
         let statistics = Statistics::Running { keep: 0.5 };
-        let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Never, statistics).unwrap();
+        let mut maps = adaptive(3, Redraw::Every(1), statistics).unwrap();
         let one = maps.training(tensor(first), tensor(first), None, true).unwrap();
         (one, maps.training(tensor(second), tensor(second), None, true).unwrap())
     };
@@ -131,19 +230,19 @@ fn causal_calls_do_not_see_themselves() {
     assert_ne!(run(&a, &a).1, run(&b, &a).1);
     // Evaluation knows them all.
     for causal in [false, true] {
-        let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Never, Statistics::Calibrated).unwrap();
+        let mut maps = adaptive(3, Redraw::Never, Statistics::Calibrated).unwrap();
         maps.training(tensor(&a), tensor(&a), None, causal).unwrap();
         maps.training(tensor(&b), tensor(&b), None, causal).unwrap();
-        let mut all = AdaptiveMaps::new(spec(), 3, Redraw::Never, Statistics::Calibrated).unwrap();
+        let mut all = adaptive(3, Redraw::Never, Statistics::Calibrated).unwrap();
         all.training(tensor(&a), tensor(&a), None, false).unwrap();
         let wanted = all.training(tensor(&b), tensor(&b), None, false).unwrap();
-        assert!(maps.evaluation().unwrap() == wanted, "causal {causal}");
+        assert!(maps.maps().unwrap() == wanted, "causal {causal}");
     }
 }
 
 #[test]
 fn policies_that_make_no_sense_are_refused() {
-    let new = |heads, redraw, statistics| AdaptiveMaps::new(spec(), heads, redraw, statistics);
+    let new = adaptive;
     assert!(new(0, Redraw::Never, Statistics::PerBatch).is_err());
     assert!(new(1, Redraw::Every(0), Statistics::PerBatch).is_err());
     assert!(new(1, Redraw::Never, Statistics::Running { keep: 1.5 }).is_err());
@@ -164,19 +263,32 @@ fn heads_are_computed_as_they_should_be() {
             spec().fit(&m, &m).unwrap()
         })
         .collect();
-    let options = Options::default();
-    let choices = choose(&maps, t, t, t, &options, 0.9).unwrap();
+    let options = AttentionOptions::new();
+    let choices = choose_heads(&maps, Qkv::new(t, t, t), &options, 0.9).unwrap();
     assert!(matches!(choices[0], Choice::Features { .. }), "{choices:?}");
     assert!(matches!(choices[1], Choice::ExactIsNeeded { .. }), "{choices:?}");
-    let out = auto_attention(&maps, t, t, t, &options, &choices).unwrap();
-    let features = attention(&maps, t, t, t, &options).unwrap();
-    let exact = exact_attention_tensors(Kernel::attention(8), t, t, t, &options).unwrap();
+    let out = attention(
+        Method::Mixed { maps: &maps, exact: &exact_heads(&choices) },
+        Qkv::new(t, t, t),
+        &options,
+    )
+    .unwrap();
+    let features = attention(Method::Features(&maps), Qkv::new(t, t, t), &options).unwrap();
+    let exact =
+        attention(Method::Exact(Kernel::attention(8)), Qkv::new(t, t, t), &options).unwrap();
     assert_eq!(out[..8000], features[..8000]);
     assert_eq!(out[8000..], exact[8000..]);
     let short = Tensor::new(&x[..2 * 20 * 8], [1, 2, 20, 8]).unwrap();
-    let choices = choose(&maps, short, short, short, &options, 0.9).unwrap();
+    let choices = choose_heads(&maps, Qkv::new(short, short, short), &options, 0.9).unwrap();
     assert_eq!(choices, [Choice::ExactIsShort; 2]);
-    assert!(auto_attention(&maps, t, t, t, &options, &choices[..1]).is_err());
+    assert!(
+        attention(
+            Method::Mixed { maps: &maps, exact: &exact_heads(&choices[..1]) },
+            Qkv::new(t, t, t),
+            &options
+        )
+        .is_err()
+    );
 }
 
 /// Each head has the gradients of the way that was chosen for it.
@@ -184,30 +296,59 @@ fn heads_are_computed_as_they_should_be() {
 fn gradients_are_those_of_the_choices() {
     let [q, k, v, g] = [1, 2, 3, 4].map(|seed| data(seed, 0.7));
     let [q, k, v, g] = [&q, &k, &v, &g].map(|x| tensor(x));
-    let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Never, Statistics::PerBatch).unwrap();
+    let mut maps = adaptive(3, Redraw::Never, Statistics::PerBatch).unwrap();
     let maps = maps.training(q, k, None, false).unwrap();
     let choices = [true, false, true, false, false, true].map(|by_features| match by_features {
         true => Choice::Features { predicted_error: 0.0 },
         false => Choice::ExactIsShort,
     });
-    let options = Options::default();
+    let options = AttentionOptions::new();
     let kernel = Kernel::attention(8);
-    let out = auto_attention(&maps, q, k, v, &options, &choices).unwrap();
-    let features = attention(&maps, q, k, v, &options).unwrap();
-    let exact = exact_attention_tensors(kernel, q, k, v, &options).unwrap();
-    let found =
-        auto_attention_backward(&maps, q, k, v, tensor(&out), g, &options, &choices).unwrap();
-    let one = attention_backward(&maps, q, k, v, tensor(&features), g, &options).unwrap();
-    let two = exact_attention_backward(kernel, q, k, v, tensor(&exact), g, &options).unwrap();
+    let out = attention(
+        Method::Mixed { maps: &maps, exact: &exact_heads(&choices) },
+        Qkv::new(q, k, v),
+        &options,
+    )
+    .unwrap();
+    let features = attention(Method::Features(&maps), Qkv::new(q, k, v), &options).unwrap();
+    let exact = attention(Method::Exact(kernel), Qkv::new(q, k, v), &options).unwrap();
+    let found = attention_backward(
+        Method::Mixed { maps: &maps, exact: &exact_heads(&choices) },
+        Qkv::new(q, k, v),
+        tensor(&out),
+        g,
+        &options,
+    )
+    .unwrap();
+    let one = attention_backward(
+        Method::Features(&maps),
+        Qkv::new(q, k, v),
+        tensor(&features),
+        g,
+        &options,
+    )
+    .unwrap();
+    let two =
+        attention_backward(Method::Exact(kernel), Qkv::new(q, k, v), tensor(&exact), g, &options)
+            .unwrap();
     for (head, choice) in choices.iter().enumerate() {
         let part = |x: &[f64]| x[head * 320..(head + 1) * 320].to_vec();
-        let wanted = if choice.by_features() { &one } else { &two };
+        let wanted = if choice.is_exact() { &two } else { &one };
         assert_eq!(part(&found.q), part(&wanted.q));
         assert_eq!(part(&found.k), part(&wanted.k));
         assert_eq!(part(&found.v), part(&wanted.v));
     }
     let few = &choices[..1];
-    assert!(auto_attention_backward(&maps, q, k, v, tensor(&out), g, &options, few).is_err());
+    assert!(
+        attention_backward(
+            Method::Mixed { maps: &maps, exact: &exact_heads(few) },
+            Qkv::new(q, k, v),
+            tensor(&out),
+            g,
+            &options
+        )
+        .is_err()
+    );
 }
 
 /// In cross-attention the mask is that of the keys alone; padded keys leave no trace in the maps.
@@ -218,7 +359,7 @@ fn cross_attention_has_a_mask_of_keys() {
     let mask: Vec<bool> = (0..80).map(|i| i % 40 < 25).collect();
     for statistics in [Statistics::PerBatch, Statistics::PerSequence] {
         let fit = |k: &[f64]| {
-            let mut maps = AdaptiveMaps::new(spec(), 3, Redraw::Never, statistics).unwrap();
+            let mut maps = adaptive(3, Redraw::Never, statistics).unwrap();
             maps.training(queries, tensor(k), Some(&mask), false).unwrap()
         };
         let mut spoiled = k.clone();

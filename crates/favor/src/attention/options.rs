@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// ```
 /// use favor::AttentionOptions;
 /// let padding = [true, true, false]; // the last key is padding
-/// let options = AttentionOptions::new().causal(true).key_mask(&padding);
+/// let options = AttentionOptions::new().causal(true).key_mask(Some(&padding));
 /// assert!(options.causal);
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,8 +43,8 @@ impl<'a> AttentionOptions<'a> {
     }
 
     /// `batch × keys`, false where a key is padding; or `None`, as without this call.
-    pub fn key_mask(self, mask: impl Into<Option<&'a [bool]>>) -> Self {
-        Self { key_mask: mask.into(), ..self }
+    pub fn key_mask(self, mask: Option<&'a [bool]>) -> Self {
+        Self { key_mask: mask, ..self }
     }
 
     /// Attends at least this many neighbours of each token exactly.
@@ -53,18 +53,18 @@ impl<'a> AttentionOptions<'a> {
     }
 
     /// Where packed sequences begin and end.
-    pub fn offsets(self, offsets: impl Into<Option<&'a [usize]>>) -> Self {
-        Self { offsets: offsets.into(), ..self }
+    pub fn offsets(self, offsets: Option<&'a [usize]>) -> Self {
+        Self { offsets, ..self }
     }
 
     /// The number of threads.
-    pub fn threads(self, threads: impl Into<Option<usize>>) -> Self {
-        Self { threads: threads.into(), ..self }
+    pub fn threads(self, threads: Option<usize>) -> Self {
+        Self { threads, ..self }
     }
 
     /// The flag that ends the call early.
-    pub fn cancel(self, cancel: impl Into<Option<&'a AtomicBool>>) -> Self {
-        Self { cancel: cancel.into(), ..self }
+    pub fn cancel(self, cancel: Option<&'a AtomicBool>) -> Self {
+        Self { cancel, ..self }
     }
 
     pub(super) fn check_cancelled(&self) -> Result<()> {

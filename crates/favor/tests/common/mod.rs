@@ -8,7 +8,7 @@ pub(crate) mod sets;
 pub(crate) mod theory;
 
 use favor::draw::Stream;
-use favor::{Element, FeatureMap, Kernel, LogScaled, Matrix, Moments, Rows, Side};
+use favor::{FeatureMap, Float, Kernel, LogScaled, Matrix, Moments, Rows, Side};
 
 /// Normal numbers of mean `mean` and deviation `scale`, fixed by the seed.
 pub(crate) fn normal(seed: u64, rows: usize, columns: usize, mean: f64, scale: f64) -> Matrix<f64> {
@@ -17,11 +17,11 @@ pub(crate) fn normal(seed: u64, rows: usize, columns: usize, mean: f64, scale: f
 }
 
 /// The same numbers in another format.
-pub(crate) fn cast<T: Element>(m: &Matrix<f64>) -> Matrix<T> {
+pub(crate) fn cast<T: Float>(m: &Matrix<f64>) -> Matrix<T> {
     Matrix::from_fn(m.rows(), m.columns(), |i, j| T::from_f64(m[(i, j)]))
 }
 
-pub(crate) fn moments<T: Element>(m: &Matrix<T>) -> Moments {
+pub(crate) fn moments<T: Float>(m: &Matrix<T>) -> Moments {
     Moments::of(m.view()).unwrap()
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn matmul(a: &Matrix<f64>, b: &Matrix<f64>) -> Matrix<f64> {
 }
 
 /// The rows given by their numbers, in that order.
-pub(crate) fn pick<T: Element>(rows: Rows<'_, T>, which: &[usize]) -> Matrix<T> {
+pub(crate) fn pick<T: Float>(rows: Rows<'_, T>, which: &[usize]) -> Matrix<T> {
     Matrix::from_fn(which.len(), rows.columns(), |i, j| rows.row(which[i])[j])
 }
 
@@ -48,11 +48,7 @@ pub(crate) fn log_kernel(kernel: Kernel, x: &[f64], y: &[f64]) -> f64 {
 }
 
 /// The features `f(ω_m, ·)` themselves, with neither `M^{-1/2}` nor a scale. For data of small norm.
-pub(crate) fn plain_features<T: Element>(
-    map: &FeatureMap,
-    side: Side,
-    x: &Matrix<T>,
-) -> Matrix<f64> {
+pub(crate) fn plain_features<T: Float>(map: &FeatureMap, side: Side, x: &Matrix<T>) -> Matrix<f64> {
     let LogScaled { log_scale, values } = map.features_of(side, x.view()).unwrap();
     let root = (map.features() as f64).sqrt();
     Matrix::from_fn(values.rows(), values.columns(), |i, m| {
@@ -61,7 +57,7 @@ pub(crate) fn plain_features<T: Element>(
 }
 
 /// The largest difference between two matrices of one shape.
-pub(crate) fn largest_difference<T: Element>(a: &Matrix<T>, b: &Matrix<T>) -> f64 {
+pub(crate) fn largest_difference<T: Float>(a: &Matrix<T>, b: &Matrix<T>) -> f64 {
     assert_eq!(a.shape(), b.shape());
     let pairs = a.as_slice().iter().zip(b.as_slice());
     pairs.map(|(a, b)| (a.to_f64() - b.to_f64()).abs()).fold(0.0, |m, d| {
@@ -72,7 +68,7 @@ pub(crate) fn largest_difference<T: Element>(a: &Matrix<T>, b: &Matrix<T>) -> f6
 
 /// The same numbers to the last bit.
 #[track_caller]
-pub(crate) fn assert_same_bits<T: Element>(what: &str, a: &Matrix<T>, b: &Matrix<T>) {
+pub(crate) fn assert_same_bits<T: Float>(what: &str, a: &Matrix<T>, b: &Matrix<T>) {
     assert_eq!(a.shape(), b.shape(), "{what}");
     for (k, (a, b)) in a.as_slice().iter().zip(b.as_slice()).enumerate() {
         assert!(a.to_f64().to_bits() == b.to_f64().to_bits(), "{what}, entry {k}: {a:?}, {b:?}");
