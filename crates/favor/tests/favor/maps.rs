@@ -1,9 +1,7 @@
 //! Features against their definition, and how kernels, scales and formats act on them.
 
-mod common;
-
-use common::cases::{Case, any_case, config, positive};
-use common::{cast, dot, moments, normal};
+use crate::common::cases::{Case, any_case, config, positive};
+use crate::common::{cast, dot, moments, normal};
 use favor::draw::{draw, offsets};
 use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Parameters, Side};
 use proptest::prelude::*;
@@ -131,7 +129,7 @@ fn trigonometric_features_follow_the_definition() {
             let rows = if family == Family::Trig { features } else { features.div_ceil(2) };
             let omega = draw(Coupling::default(), 4, rows, 3).unwrap();
             let theta = offsets(4, features);
-            let found = common::plain_features(&map, Side::Key, &x);
+            let found = crate::common::plain_features(&map, Side::Key, &x);
             for i in 0..6 {
                 let row: Vec<f64> = x.row(i).iter().map(|v| 0.6 * v).collect();
                 let factor = 2_f64.sqrt() * ((0.5 + alpha) * dot(&row, &row)).exp();
@@ -198,7 +196,7 @@ fn projections_and_transforms_are_two_ways_to_the_same_parameters() {
             (p.query_transform(), other.query_transform()),
             (p.key_transform(), other.key_transform()),
         ] {
-            assert!(common::largest_difference(one, two) < 1e-14 * size);
+            assert!(crate::common::largest_difference(one, two) < 1e-14 * size);
         }
         // C_k = −½B_kᵀ(I−4A)⁻¹B_k, and log D = ¼ Σ log(1−4a).
         let (c1, _) = p.c_matrices();
@@ -210,7 +208,7 @@ fn projections_and_transforms_are_two_ways_to_the_same_parameters() {
             }
         }
         let log_d: f64 = a.iter().map(|a| 0.25 * (1.0 - 4.0 * a).ln()).sum();
-        common::assert_close("log D", p.log_d(), log_d, 1e-14);
+        crate::common::assert_close("log D", p.log_d(), log_d, 1e-14);
     }
 }
 

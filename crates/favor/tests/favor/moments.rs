@@ -1,8 +1,6 @@
 //! Moments are those of the set, however it is cut, weighted or padded.
 
-mod common;
-
-use common::{cast, normal, pick};
+use crate::common::{cast, normal, pick};
 use favor::{Family, Matrix, Moments};
 use proptest::prelude::*;
 
@@ -26,12 +24,12 @@ fn distance(a: &Moments, b: &Moments) -> f64 {
     let unit = a.covariance().as_slice().iter().fold(1e-300_f64, |m, v| m.max(v.abs()));
     let means = a.mean().iter().zip(b.mean()).map(|(a, b)| (a - b).abs() / unit.sqrt());
     let weights = (a.weight() - b.weight()).abs() / a.weight();
-    let covariances = common::largest_difference(&a.covariance(), &b.covariance()) / unit;
+    let covariances = crate::common::largest_difference(&a.covariance(), &b.covariance()) / unit;
     means.fold(weights.max(covariances), f64::max)
 }
 
 proptest! {
-    #![proptest_config(common::cases::config(80))]
+    #![proptest_config(crate::common::cases::config(80))]
 
     #[test]
     fn pieces_in_any_grouping_equal_one_pass(
@@ -62,7 +60,7 @@ proptest! {
         prop_assert!(distance(&one, &fed) < rounding, "{}", distance(&one, &fed));
         prop_assert!(distance(&one, &parts[0]) < rounding, "{}", distance(&one, &parts[0]));
         let (mean, covariance) = by_definition(&data, &vec![1.0; rows]);
-        prop_assert!(common::largest_difference(&one.covariance(), &covariance) < 1e-12 * (1.0 + offset.abs()));
+        prop_assert!(crate::common::largest_difference(&one.covariance(), &covariance) < 1e-12 * (1.0 + offset.abs()));
         for (a, b) in one.mean().iter().zip(mean) {
             prop_assert!((a - b).abs() < rounding);
         }
@@ -80,15 +78,15 @@ proptest! {
         let repeated: Vec<usize> =
             times.iter().enumerate().flat_map(|(i, &t)| vec![i; t]).collect();
         let repeated = Moments::of(pick(data.view(), &repeated).view()).unwrap();
-        common::assert_close("weight", weighted.weight(), repeated.weight(), 1e-15);
+        crate::common::assert_close("weight", weighted.weight(), repeated.weight(), 1e-15);
         for (a, b) in weighted.mean().iter().zip(repeated.mean()) {
             prop_assert!((a - b).abs() < 1e-13);
         }
-        let off = common::largest_difference(&weighted.second_moment(), &repeated.second_moment());
+        let off = crate::common::largest_difference(&weighted.second_moment(), &repeated.second_moment());
         prop_assert!(off < 1e-12, "{}", off);
         prop_assert_eq!(weighted.count(), times.iter().filter(|t| **t > 0).count() as u64);
         let (_, covariance) = by_definition(&data, &weights);
-        prop_assert!(common::largest_difference(&weighted.covariance(), &covariance) < 1e-12);
+        prop_assert!(crate::common::largest_difference(&weighted.covariance(), &covariance) < 1e-12);
     }
 
     /// Padding leaves no trace: not a bit of the moments or of any fitted parameter changes, and
@@ -132,16 +130,16 @@ fn large_sets_and_number_formats() {
     let (narrow, exact) = (Moments::of(data.view()).unwrap(), Moments::of(wide.view()).unwrap());
     assert_eq!(narrow, exact);
     let (mean, covariance) = by_definition(&wide, &vec![1.0; wide.rows()]);
-    assert!(common::largest_difference(&exact.covariance(), &covariance) < 1e-11);
+    assert!(crate::common::largest_difference(&exact.covariance(), &covariance) < 1e-11);
     exact.mean().iter().zip(mean).for_each(|(a, b)| assert!((a - b).abs() < 1e-10));
     let second = exact.second_moment();
     let sum: f64 = (0..wide.rows()).map(|i| wide[(i, 0)] * wide[(i, 1)]).sum();
-    common::assert_close("second", second[(0, 1)], sum / 10_001.0, 1e-12);
+    crate::common::assert_close("second", second[(0, 1)], sum / 10_001.0, 1e-12);
 }
 
 #[test]
 fn moments_survive_json() {
-    let moments = common::moments(&normal(7, 30, 4, 0.1, 1.0));
+    let moments = crate::common::moments(&normal(7, 30, 4, 0.1, 1.0));
     let text = serde_json::to_string(&moments).unwrap();
     assert_eq!(serde_json::from_str::<Moments>(&text).unwrap(), moments);
     let damaged = text.replace("\"rows\":4", "\"rows\":3");

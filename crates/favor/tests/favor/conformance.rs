@@ -6,10 +6,10 @@
 //! their ω, so the comparisons that are independent of one another number about a thousand, of
 //! which a right library fails one in fifteen choices of the data.
 
-mod common;
-
-use common::theory::{exact, features_per_draw, relative_moments, variance_of_mean};
-use common::{assert_close, assert_within, cast, log_kernel, moments, normal, plain_features};
+use crate::common::theory::{exact, features_per_draw, relative_moments, variance_of_mean};
+use crate::common::{
+    assert_close, assert_within, cast, log_kernel, moments, normal, plain_features,
+};
 use favor::diagnose::Estimator;
 use favor::{Coupling, Family, FeatureMap, FeatureSpec, Float, Kernel, Matrix, Side};
 use rayon::prelude::*;

@@ -1,8 +1,6 @@
 //! The number of threads changes no bit.
 
-mod common;
-
-use common::{assert_same_bits, cast, moments, normal};
+use crate::common::{assert_same_bits, cast, moments, normal};
 use favor::reference::{Mask, baseline_attention, exact_attention, feature_attention};
 use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Side, kernel_product};
 

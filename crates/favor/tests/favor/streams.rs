@@ -1,9 +1,7 @@
 //! The parts for streams: tiled key sums against the plain ones, and errors predicted from moments
 //! against those predicted from the keys.
 
-mod common;
-
-use common::{dot, moments, normal};
+use crate::common::{dot, moments, normal};
 use favor::diagnose::{Estimator, Outlook};
 use favor::{
     Family, FeatureMap, FeatureSpec, Float, Kernel, KeySums, LogScaled, Matrix, Moments, Side,

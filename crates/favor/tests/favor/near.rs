@@ -1,9 +1,7 @@
 //! Attention with a near field against its definition: neighbours by the kernel, the rest by features,
 //! in one normalisation.
 
-mod common;
-
-use common::{moments, normal, plain_features};
+use crate::common::{moments, normal, plain_features};
 use favor::{
     AttentionOptions, Coupling, Family, FeatureMap, FeatureSpec, Kernel, Matrix, Method, Qkv, Side,
     Tensor, attention,
@@ -44,7 +42,7 @@ impl Head {
         let s = plain_features(&self.map, Side::Key, &self.k);
         let count = self.map.features() as f64;
         let estimated =
-            Matrix::from_fn(LENGTH, LENGTH, |i, j| common::dot(p.row(i), s.row(j)) / count);
+            Matrix::from_fn(LENGTH, LENGTH, |i, j| crate::common::dot(p.row(i), s.row(j)) / count);
         (exact, estimated)
     }
 }

@@ -1,8 +1,6 @@
 //! The exact kernel against its definition, and the identities that the method rests on.
 
-mod common;
-
-use common::{cast, dot, log_kernel, normal};
+use crate::common::{cast, dot, log_kernel, normal};
 use favor::{Error, Kernel, LogScaled, Matrix};
 use proptest::prelude::*;
 
@@ -16,7 +14,7 @@ fn unit(kernel: Kernel, x: &[f64], y: &[f64]) -> f64 {
 }
 
 proptest! {
-    #![proptest_config(common::cases::config(60))]
+    #![proptest_config(crate::common::cases::config(60))]
 
     #[test]
     fn values_follow_the_definition(
@@ -127,7 +125,7 @@ fn gaussian_distances_survive_a_far_centre() {
     let near = kernel.log_matrix(x.view(), y.view()).unwrap();
     let away = kernel.log_matrix(moved(&x).view(), moved(&y).view()).unwrap();
     // The centre itself is rounded to 1e6·2⁻⁵³, and enters the distance once.
-    assert!(common::largest_difference(&near, &away) < 1e-8);
+    assert!(crate::common::largest_difference(&near, &away) < 1e-8);
     let own = kernel.log_matrix(moved(&x).view(), moved(&x).view()).unwrap();
     (0..4).for_each(|i| assert!(own[(i, i)].abs() < 1e-12));
     assert!(own.as_slice().iter().all(|v| *v <= 0.0));
@@ -144,7 +142,7 @@ fn number_formats_agree_to_their_rounding() {
         let exact = kernel.product(wide(&x).view(), wide(&y).view(), wide(&c).view()).unwrap();
         let exact = exact.to_matrix().unwrap();
         let size = exact.as_slice().iter().fold(0.0_f64, |a, v| a.max(v.abs()));
-        let off = common::largest_difference(&wide(&narrow), &exact);
+        let off = crate::common::largest_difference(&wide(&narrow), &exact);
         assert!(off <= 4.0 * f64::from(f32::EPSILON) * size, "{off}");
     }
 }
@@ -158,16 +156,16 @@ fn a_logarithmic_scale_becomes_a_plain_matrix_where_it_fits() {
     let plain = scaled(2.0, vec![1.0, -0.5, 0.0]).to_matrix().unwrap();
     let e2 = 2_f64.exp();
     for (ours, expected) in plain.as_slice().iter().zip([e2, -0.5 * e2, 0.0]) {
-        common::assert_close("plain", *ours, expected, 1e-15);
+        crate::common::assert_close("plain", *ours, expected, 1e-15);
     }
     // The factor alone would overflow (e^720) or vanish (e^-800); the products do neither.
     let up = scaled(720.0, vec![1e-30, -1e-30, 0.0]).to_matrix().unwrap();
     let expected = (720.0 + 1e-30_f64.ln()).exp();
-    common::assert_close("large", up[(0, 0)], expected, 1e-12);
-    common::assert_close("large", up[(0, 1)], -expected, 1e-12);
+    crate::common::assert_close("large", up[(0, 0)], expected, 1e-12);
+    crate::common::assert_close("large", up[(0, 1)], -expected, 1e-12);
     assert_eq!(up[(0, 2)], 0.0);
     let down = scaled(-800.0, vec![1e100, 0.0, -1e100]).to_matrix().unwrap();
-    common::assert_close("small", down[(0, 0)], (-800.0 + 1e100_f64.ln()).exp(), 1e-12);
+    crate::common::assert_close("small", down[(0, 0)], (-800.0 + 1e100_f64.ln()).exp(), 1e-12);
     assert_eq!(scaled(-1e9, vec![1.0; 3]).to_matrix().unwrap().as_slice(), [0.0; 3]);
 
     let refused = scaled(710.0, vec![1.0; 3]).to_matrix().unwrap_err();

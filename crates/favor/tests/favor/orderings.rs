@@ -1,10 +1,8 @@
 //! Classes that contain one another have ordered optima, on any data whatever; and the objective
 //! from the moments is the mean over all pairs.
 
-mod common;
-
-use common::sets::{degenerate, excess, ordinary, slack, tolerance};
-use common::theory::transformed_sum;
+use crate::common::sets::{degenerate, excess, ordinary, slack, tolerance};
+use crate::common::theory::transformed_sum;
 use favor::diagnose::Estimator;
 use favor::{Family, Kernel, Parameters};
 

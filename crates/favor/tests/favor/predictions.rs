@@ -1,9 +1,7 @@
 //! What `diagnose::predict` says of whole rows of attention, against rows of independent draws.
 
-mod common;
-
-use common::theory::relative_moments;
-use common::{assert_within, moments, normal, plain_features};
+use crate::common::theory::relative_moments;
+use crate::common::{assert_within, moments, normal, plain_features};
 use favor::diagnose::{Estimator, effective_sample_sizes, features_needed, predict};
 use favor::reference::{Mask, exact_attention, feature_attention};
 use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Side};
@@ -85,7 +83,7 @@ fn row_sums_and_outputs_have_the_predicted_variance() {
                 power += output[0] * output[0] + output[1] * output[1];
                 let (mut row_sum, mut out_sum, mut out_fourth) = (0.0, 0.0, 0.0);
                 let k: Vec<f64> = (0..case.k.rows())
-                    .map(|j| common::theory::exact(kernel, case.q.row(i), case.k.row(j)))
+                    .map(|j| crate::common::theory::exact(kernel, case.q.row(i), case.k.row(j)))
                     .collect();
                 for m in 0..FEATURES {
                     let (mut total, mut off) = (0.0, [0.0; 2]);
@@ -109,7 +107,7 @@ fn row_sums_and_outputs_have_the_predicted_variance() {
                 assert_within(&format!("{what} output {i}"), out_sum / n, predicted, error);
             }
             let measured = found.output_power.unwrap();
-            common::assert_close(&what, measured, power / case.q.rows() as f64, 1e-9);
+            crate::common::assert_close(&what, measured, power / case.q.rows() as f64, 1e-9);
         }
     }
 }
@@ -147,7 +145,7 @@ fn attention_errs_as_predicted() {
         assert!((mean - predicted).abs() < 4.0 * error + next, "{family}: {mean} for {predicted}");
         let power = found.relative_output().unwrap().exp() / FEATURES as f64;
         let norm: f64 = exact.as_slice().iter().map(|v| v * v).sum();
-        common::assert_close("relative output", power, predicted / norm, 1e-9);
+        crate::common::assert_close("relative output", power, predicted / norm, 1e-9);
     }
 }
 
@@ -193,12 +191,12 @@ fn effective_sample_sizes_follow_the_variance() {
     let zero = Matrix::<f64>::zeros(2, 3);
     let map = FeatureSpec::new(Family::Balanced, 32).fit(&moments(&zero), &moments(&zero)).unwrap();
     let sizes = effective_sample_sizes(&map, zero.view(), zero.view()).unwrap();
-    sizes.iter().for_each(|&size| common::assert_close("equal features", size, 32.0, 1e-12));
+    sizes.iter().for_each(|&size| crate::common::assert_close("equal features", size, 32.0, 1e-12));
 }
 
 #[test]
 fn features_needed_is_the_variance_over_the_squared_error() {
-    common::assert_close("needed", features_needed(3.0, 0.05), 3_f64.exp() / 0.0025, 1e-12);
+    crate::common::assert_close("needed", features_needed(3.0, 0.05), 3_f64.exp() / 0.0025, 1e-12);
     assert_eq!(features_needed(-50.0, 0.5), 1.0);
     assert!(features_needed(1e6, 1e-3).is_finite());
 }

@@ -1,8 +1,6 @@
 //! Feature maps as bytes and as JSON: back to the last bit, or an error that says what is wrong.
 
-mod common;
-
-use common::{assert_same_bits, moments, normal};
+use crate::common::{assert_same_bits, moments, normal};
 use favor::{Coupling, Family, FeatureMap, FeatureSpec, Kernel, Matrix, Side};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

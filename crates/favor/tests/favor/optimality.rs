@@ -4,10 +4,8 @@
 //! the families' floor on variances (1e-12 of the average) can do, computed for each pair of
 //! parameters.
 
-mod common;
-
-use common::sets::{Sets, excess, excess_of, ordinary, tolerance};
-use common::{matmul, normal};
+use crate::common::sets::{Sets, excess, excess_of, ordinary, tolerance};
+use crate::common::{matmul, normal};
 use favor::draw::Stream;
 use favor::{Family, Matrix, Moments, Parameters, optimal_quadratic};
 
@@ -99,11 +97,11 @@ fn rotation(noise: &Matrix<f64>) -> Matrix<f64> {
             for k in 0..i {
                 let (before, rest) = q.as_mut_slice().split_at_mut(i * d);
                 let unit = &before[k * d..(k + 1) * d];
-                let inner = common::dot(unit, &rest[..d]);
+                let inner = crate::common::dot(unit, &rest[..d]);
                 rest[..d].iter_mut().zip(unit).for_each(|(r, u)| *r -= inner * u);
             }
         }
-        let norm = common::dot(q.row(i), q.row(i)).sqrt();
+        let norm = crate::common::dot(q.row(i), q.row(i)).sqrt();
         q.row_mut(i).iter_mut().for_each(|v| *v /= norm);
     }
     q
@@ -172,7 +170,7 @@ fn wrong_parameters_of_the_class_are_worse() {
 fn nothing_in_the_whole_class_beats_balanced() {
     for seed in 0..SETS {
         let Sets { name, x, y } = ordinary(seed);
-        let (mx, my) = (common::moments(&x), common::moments(&y));
+        let (mx, my) = (crate::common::moments(&x), crate::common::moments(&y));
         let best = fit(Family::Balanced, &mx, &my);
         let least = excess(&best, &mx, &my);
         for trial in 0..20 {
@@ -266,7 +264,7 @@ fn cholesky(m: &Matrix<f64>) -> Matrix<f64> {
     let mut l = Matrix::<f64>::zeros(d, d);
     for j in 0..d {
         for i in j..d {
-            let sum = m[(i, j)] - common::dot(&l.row(i)[..j], &l.row(j)[..j]);
+            let sum = m[(i, j)] - crate::common::dot(&l.row(i)[..j], &l.row(j)[..j]);
             l[(i, j)] = if i == j { sum.max(0.0).sqrt() } else { sum / l[(j, j)] };
         }
     }

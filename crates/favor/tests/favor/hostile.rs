@@ -1,8 +1,6 @@
 //! Input that no one means is refused, with a message that says what and where.
 
-mod common;
-
-use common::{cast, moments, normal};
+use crate::common::{cast, moments, normal};
 use favor::diagnose::Estimator;
 use favor::reference::{Baseline, Mask, baseline_attention, exact_attention, feature_attention};
 use favor::{

@@ -1,8 +1,5 @@
 //! What the tests share: random data, the theory they test against, and ways to compare.
 
-// Each test file is a crate of its own and uses only a part of this.
-#![allow(dead_code)]
-
 pub(crate) mod cases;
 pub(crate) mod sets;
 pub(crate) mod theory;

@@ -1,9 +1,9 @@
 //! Attention: averages of the visible values and nothing else, whatever the magnitude of the logits.
 
-mod common;
-
-use common::cases::{Case, any_case, config, positive};
-use common::{assert_same_bits, cast, largest_difference, log_kernel, moments, normal, pick};
+use crate::common::cases::{Case, any_case, config, positive};
+use crate::common::{
+    assert_same_bits, cast, largest_difference, log_kernel, moments, normal, pick,
+};
 use favor::diagnose::{relative_error, uniform_error};
 use favor::reference::{Baseline, Mask, baseline_attention, exact_attention, feature_attention};
 use favor::{Family, FeatureSpec, Kernel, Matrix, Side};
@@ -190,7 +190,7 @@ proptest! {
         let apply = |m: &Matrix<f64>, f: &dyn Fn(f64) -> f64| {
             Matrix::from_fn(m.rows(), m.columns(), |i, l| f(m[(i, l)]))
         };
-        let project = |m: &Matrix<f64>| common::matmul(m, &omega.transposed());
+        let project = |m: &Matrix<f64>| crate::common::matmul(m, &omega.transposed());
         let cases = [
             (Baseline::Elu, apply(&q, &elu), apply(&k, &elu)),
             (Baseline::Relu { epsilon: 1e-3 }, apply(&q, &relu), apply(&k, &relu)),
@@ -201,7 +201,7 @@ proptest! {
             ),
         ];
         for (baseline, fq, fk) in cases {
-            let inner = common::matmul(&fq, &fk.transposed());
+            let inner = crate::common::matmul(&fq, &fk.transposed());
             let logs = Matrix::from_fn(inner.rows(), inner.columns(), |i, j| inner[(i, j)].ln());
             for mask in [Mask { causal, keys: None }, Mask { causal, keys: Some(&keys) }] {
                 let out = baseline_attention(&baseline, q.view(), k.view(), v.view(), mask).unwrap();
@@ -244,7 +244,8 @@ fn a_query_that_sees_no_key_gives_zeros() {
         assert_eq!((out.row(0), out.row(1)), (&[0.0; 2][..], &[0.0; 2][..]), "{family}");
         if family.is_positive() {
             // The first key that is seen is all there is to see.
-            (0..2).for_each(|c| common::assert_close("first", out[(2, c)], v[(2, c)], 1e-14));
+            (0..2)
+                .for_each(|c| crate::common::assert_close("first", out[(2, c)], v[(2, c)], 1e-14));
         }
     }
     for causal in [false, true] {

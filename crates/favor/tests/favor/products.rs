@@ -1,9 +1,7 @@
 //! Kernel products by features: sums over keys, in any pieces, any order, any magnitude.
 
-mod common;
-
-use common::cases::{Case, any_case, config, positive};
-use common::{largest_difference, moments, normal, pick};
+use crate::common::cases::{Case, any_case, config, positive};
+use crate::common::{largest_difference, moments, normal, pick};
 use favor::{FeatureMap, Kernel, KeySums, LogScaled, Matrix, Rows, Side, kernel_product};
 use proptest::prelude::*;
 
@@ -53,13 +51,13 @@ proptest! {
     #[test]
     fn products_equal_the_double_loop(case in any_case()) {
         let (map, q, k, v) = (case.map(), case.q(), case.k(), case.v());
-        let p = common::plain_features(&map, Side::Query, &q);
-        let s = common::plain_features(&map, Side::Key, &k);
+        let p = crate::common::plain_features(&map, Side::Query, &q);
+        let s = crate::common::plain_features(&map, Side::Key, &k);
         let found = kernel_product(&map, q.view(), k.view(), v.view()).unwrap();
         let naive = Matrix::from_fn(case.queries, case.columns, |i, c| {
             let mut total = 0.0;
             for j in 0..case.keys {
-                let inner = common::dot(p.row(i), s.row(j));
+                let inner = crate::common::dot(p.row(i), s.row(j));
                 total += inner / case.features as f64 * v[(j, c)];
             }
             total
@@ -148,7 +146,7 @@ proptest! {
     #[test]
     fn formats_agree_and_values_enter_linearly(case in any_case()) {
         let map = case.map();
-        let narrow = |m: &Matrix<f64>| common::cast::<f32>(m);
+        let narrow = |m: &Matrix<f64>| crate::common::cast::<f32>(m);
         let (q, k, v) = (narrow(&case.q()), narrow(&case.k()), narrow(&case.v()));
         let wide = |m: &Matrix<f32>| m.view().to_f64(1.0);
         let size = magnitudes(&map, &case);
@@ -173,10 +171,10 @@ fn long_sets_equal_the_double_loop() {
     let map = spec.fit(&moments(&q), &moments(&k)).unwrap();
     let found = kernel_product(&map, q.view(), k.view(), v.view()).unwrap().to_matrix().unwrap();
     let (p, s) = (
-        common::plain_features(&map, Side::Query, &q),
-        common::plain_features(&map, Side::Key, &k),
+        crate::common::plain_features(&map, Side::Query, &q),
+        crate::common::plain_features(&map, Side::Key, &k),
     );
-    let naive = common::matmul(&p, &common::matmul(&s.transposed(), &v));
+    let naive = crate::common::matmul(&p, &crate::common::matmul(&s.transposed(), &v));
     let naive = naive.view().to_f64(1.0 / 24.0);
     assert!(largest_difference(&naive, &found) < 1e-9);
 }

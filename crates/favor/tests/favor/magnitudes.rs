@@ -1,9 +1,7 @@
 //! Numbers of any magnitude: everything that can be done with them gives finite numbers or an error.
 //! Never a panic, never a NaN.
 
-mod common;
-
-use common::{cast, moments, normal};
+use crate::common::{cast, moments, normal};
 use favor::diagnose::{Estimator, effective_sample_sizes, predict};
 use favor::reference::{Baseline, Mask, baseline_attention, exact_attention, feature_attention};
 use favor::{
@@ -125,7 +123,7 @@ fn hostile_sets(power_x: i32, power_y: i32) -> Vec<(Matrix<f64>, Matrix<f64>)> {
     other[(0, 2)] = -sy;
     vec![
         (x.clone(), y.clone()),
-        (common::pick(x.view(), &[0]), common::pick(y.view(), &[0])),
+        (crate::common::pick(x.view(), &[0]), crate::common::pick(y.view(), &[0])),
         (Matrix::from_fn(5, 1, |i, _| x[(i, 0)]), Matrix::from_fn(4, 1, |i, _| y[(i, 0)])),
         (cancel, equal),
         (spike, other),
