@@ -486,47 +486,6 @@ fn the_future_leaves_no_trace() {
     assert_ne!(before[cut * 64..], after[cut * 64..]);
 }
 
-/// A near field as wide as the sequence is exact attention; a narrow one, with features good to about
-/// 2 %, is close to it, which fixes the weights of the parts against one another.
-#[test]
-fn near_field_joins_exact_and_features() {
-    let case = Case {
-        batch: 1,
-        heads: 2,
-        queries: 400,
-        keys: 400,
-        dim: 2,
-        columns: 3,
-        features: 2048,
-        spread: 0.7,
-    };
-    let (q, k, v) = case.tensors(31);
-    let (sq, sk, sv) = case.shapes();
-    let mask = case.mask();
-    let map = [case.map(&q, &k, Family::Balanced)];
-    let kernel = Kernel::attention(case.dim);
-    for causal in [false, true] {
-        for key_mask in [None, Some(&mask[..])] {
-            let options = Options { causal, key_mask, ..Options::default() };
-            let (tq, tk, tv) = (t(&q, sq), t(&k, sk), t(&v, sv));
-            let exact = exact_attention_tensors(kernel, tq, tk, tv, &options).unwrap();
-            let wide = Options { near: 400, ..options };
-            let all = attention(&map, tq, tk, tv, &wide).unwrap();
-            assert!(worst(&all, &exact) < 1e-12);
-            let narrow = Options { near: 30, ..options };
-            let some = attention(&map, tq, tk, tv, &narrow).unwrap();
-            let none = attention(&map, tq, tk, tv, &options).unwrap();
-            let rms = |a: &[f64]| {
-                let sum: f64 = a.iter().zip(&exact).map(|(a, b)| (a - b).powi(2)).sum();
-                (sum / exact.iter().map(|b| b * b).sum::<f64>()).sqrt()
-            };
-            assert!(rms(&some) < 0.03, "{} {}", rms(&some), rms(&none));
-            assert!(rms(&some) > 1e-9);
-            assert!(rms(&some) < rms(&none) * 1.5);
-        }
-    }
-}
-
 /// Gradients with a near field, in every mode and with a kernel that has a factor of its own.
 #[test]
 fn near_field_gradients_equal_finite_differences() {

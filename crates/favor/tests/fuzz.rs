@@ -1,5 +1,5 @@
-//! Random shapes, masks, scales, layouts and modes, for a bounded time: the engine equals the plain
-//! way, or both refuse. `FAVOR_FUZZ_SECONDS` sets the time; the cases are always the same ones.
+//! Random shapes, masks, scales and modes: the engine equals the plain way, or both refuse. Case `n` is
+//! always the same one; `FAVOR_FUZZ_CASES` sets how many are tried.
 
 use favor::draw::Stream;
 use favor::{
@@ -7,9 +7,12 @@ use favor::{
     attention, attention_backward, attention_into, exact_attention, exact_attention_tensors,
     feature_attention,
 };
-use std::time::{Duration, Instant};
 
-const MOST_CASES: u64 = 200_000;
+/// How many cases are tried unless `FAVOR_FUZZ_CASES` says otherwise.
+const CASES: u64 = 10_000;
+
+/// A comparison tells something if it allows less than this part of what the outputs can be at most.
+const SHARP: f64 = 1e-4;
 
 struct Case {
     q: Matrix<f64>,
@@ -42,9 +45,8 @@ fn draw_case(seed: u64) -> Case {
     let constant = s.index(4) == 0;
     let repeated = s.index(4) == 0;
     let mut fill = |rows: usize, columns: usize, scale: f64| {
-        let mut m = Matrix::from_fn(rows, columns, |_, l| match constant && l == 0 {
-            true => scale,
-            false => scale * s.normal() + offset,
+        let mut m = Matrix::from_fn(rows, columns, |_, l| {
+            if constant && l == 0 { scale } else { scale * s.normal() + offset }
         });
         if repeated && rows > 1 {
             let first = m.row(0).to_vec();
@@ -59,7 +61,9 @@ fn draw_case(seed: u64) -> Case {
     Case { q, k, v, mask, causal, near, features, family, coupling }
 }
 
-fn check(seed: u64) {
+/// Checks one case, and says whether its outputs could be compared: the logits of huge inputs are
+/// rounded by more than one, and then only the bounds of the outputs are known.
+fn check(seed: u64) -> bool {
     let case = draw_case(seed);
     let Case { q, k, v, mask, causal, near, features, family, coupling } = &case;
     let what = format!(
@@ -91,18 +95,28 @@ fn check(seed: u64) {
     let size = |m: &Matrix<f64>| m.as_slice().iter().fold(0.0_f64, |a, x| a.max(x.abs()));
     let logit = size(q) * size(k) * (q.columns() as f64).sqrt();
     let transformed = logit + (size(q).powi(2) + size(k).powi(2)) * (q.columns() as f64).sqrt();
-    let tolerance = (1e-12 + 1e-14 * transformed * 100.0).min(f64::MAX) * bound.max(1.0);
-    let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= tolerance);
-    if *near == 0 {
-        let plain =
-            feature_attention(&map[0], q.view(), k.view(), v.view(), plain_mask).expect(&what);
-        let worst =
-            ours.iter().zip(plain.as_slice()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        assert!(worst <= tolerance, "{what}: {worst:e} over {tolerance:e}, logits {logit:e}");
-    }
+    let tolerance = (1e-12 + 1e-12 * transformed) * bound.max(1.0);
+    let compared = tolerance < SHARP * bound;
     let exact = exact_attention_tensors(kernel, t(q), t(k), t(v), &options).expect(&what);
-    let reference = exact_attention(kernel, q.view(), k.view(), v.view(), plain_mask).expect(&what);
-    assert!(close(&exact, reference.as_slice()), "{what}");
+    if compared {
+        let close = |with: &str, a: &[f64], b: &[f64]| {
+            let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(
+                worst <= tolerance,
+                "{what}, {with}: {worst:e} over {tolerance:e}, logits {logit:e}"
+            );
+        };
+        let reference =
+            exact_attention(kernel, q.view(), k.view(), v.view(), plain_mask).expect(&what);
+        close("exact", &exact, reference.as_slice());
+        if *near == 0 {
+            let plain =
+                feature_attention(&map[0], q.view(), k.view(), v.view(), plain_mask).expect(&what);
+            close("features", &ours, plain.as_slice());
+        } else if *near >= k.rows() {
+            close("near field of everything", &ours, reference.as_slice());
+        }
+    }
     let shape = [1, 1, q.rows(), v.columns()];
     let out = Tensor::new(&ours, shape).unwrap();
     match attention_backward(&map, t(q), t(k), t(v), out, out, &options) {
@@ -112,18 +126,16 @@ fn check(seed: u64) {
         }
         Err(error) => assert!(matches!(error, Error::Overflow { .. }), "{what}: {error}"),
     }
+    compared
 }
 
 #[test]
-fn random_cases_for_a_while() {
-    let seconds = std::env::var("FAVOR_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
-    let limit = Duration::from_secs(seconds.unwrap_or(60));
-    let start = Instant::now();
-    let mut cases = 0;
-    while start.elapsed() < limit && cases < MOST_CASES {
-        check(cases);
-        cases += 1;
-    }
-    eprintln!("{cases} cases");
-    assert!(cases > 50, "only {cases} cases in {limit:?}");
+fn random_cases() {
+    let cases = match std::env::var("FAVOR_FUZZ_CASES") {
+        Ok(text) => text.parse().expect("FAVOR_FUZZ_CASES is a number of cases"),
+        Err(_) => CASES,
+    };
+    let compared = (0..cases).filter(|&seed| check(seed)).count() as u64;
+    eprintln!("{cases} cases, the outputs of {compared} compared");
+    assert!(10 * compared >= 9 * cases, "only {compared} of {cases} cases were compared");
 }
