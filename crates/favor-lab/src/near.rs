@@ -3,16 +3,16 @@
 //! Beside the error for each width stand what the window alone would give, without anything of what
 //! lies further off, and the plain mean of the values.
 
-use crate::figure::{Figure, Panel, Series};
 use crate::inspect::Request as Files;
-use crate::progress::{Counter, Listener};
-use crate::table::Table;
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
 use favor::{
     Family, FeatureSpec, Kernel, Matrix, Moments, Options, Tensor, attention,
     exact_attention_tensors,
 };
+use favor_figure::{Figure, Panel, Series};
+use favor_io::progress::{Counter, Listener};
+use favor_io::table::Table;
 use rayon::prelude::*;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! The inspection as text.
 
 use super::report::{FamilyReport, HeadReport, Inspection};
-use crate::table::{self, Table, fixed, optional, optional_count};
+use favor_io::table::{self, Table, fixed, optional, optional_count};
 use std::fmt::Write;
 
 impl Inspection {

@@ -3,9 +3,9 @@
 use super::report::{Curve, Exact, Point, SetResult};
 use super::split::{Part, Split};
 use super::{QueryMoments, Set, Setup, classify};
-use crate::progress::{Counter, Listener};
 use crate::{Error, Result};
 use favor::{Family, Moments};
+use favor_io::progress::{Counter, Listener};
 use rayon::prelude::*;
 
 /// The results of every set.

@@ -4,8 +4,8 @@ use super::Reproduction;
 use super::ranking::standing;
 use crate::families::PAPER;
 use crate::finding::Finding;
-use crate::table::fixed;
 use favor::Family;
+use favor_io::table::fixed;
 
 /// All findings that the families can speak to.
 pub(super) fn compare(found: &Reproduction) -> Vec<Finding> {

@@ -1,7 +1,7 @@
 //! The experiment as text.
 
 use super::{QueryMoments, Reproduction};
-use crate::table::{Table, figures};
+use favor_io::table::{Table, figures};
 use std::fmt::Write;
 use std::path::Path;
 

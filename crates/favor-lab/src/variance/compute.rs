@@ -4,10 +4,10 @@ use super::Setup;
 use super::data::Sources;
 use super::regime::Regime;
 use super::report::{Curve, Point};
-use crate::progress::{Counter, Listener};
 use crate::{Result, pairs};
 use favor::diagnose::Estimator;
 use favor::{Family, Kernel, Matrix, Moments};
+use favor_io::progress::{Counter, Listener};
 use rayon::prelude::*;
 
 /// One pair of sets at σ = 1. Other σ enter through the kernel's input scale.

@@ -2,8 +2,8 @@
 
 use super::report::{curve, gaps};
 use super::{Regime, Reproduction};
-use crate::table::{Table, fixed};
 use favor::Family;
+use favor_io::table::{Table, fixed};
 use std::fmt::Write;
 use std::path::Path;
 

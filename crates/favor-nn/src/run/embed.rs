@@ -5,7 +5,7 @@ use crate::bert::Bert;
 use crate::layer::AttentionOptions;
 use crate::text::{Batch, Encoded, TextTokenizer};
 use crate::{Error, Result};
-use favor_lab::progress::{Listener, Tick};
+use favor_io::progress::{Listener, Tick};
 use std::path::PathBuf;
 
 /// What to turn into vectors, and by what.

@@ -2,27 +2,30 @@
 
 /// A table whose first column is text and whose other columns are numbers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Table {
+pub struct Table {
     /// For each column the name of its group (may be empty) and its own.
     columns: Vec<(String, String)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(first: &str) -> Self {
+    /// A table without rows whose first column has this name.
+    pub fn new(first: &str) -> Self {
         Self { columns: vec![(String::new(), first.to_owned())], rows: vec![] }
     }
 
-    pub(crate) fn column(&mut self, group: impl Into<String>, name: impl Into<String>) {
+    /// Adds a column of numbers; neighbouring columns of one group share a heading.
+    pub fn column(&mut self, group: impl Into<String>, name: impl Into<String>) {
         self.columns.push((group.into(), name.into()));
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    /// Adds a row: one cell per column.
+    pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
     /// The lines of the table, each with `indent` before it.
-    pub(crate) fn render(&self, indent: &str) -> String {
+    pub fn render(&self, indent: &str) -> String {
         let mut widths: Vec<usize> = self
             .columns
             .iter()
@@ -85,9 +88,10 @@ fn rule(name: &str, width: usize) -> String {
     }
     let free = width.saturating_sub(length(name) + 2);
     let (left, right) = (free / 2, free - free / 2);
-    match width >= length(name) + 2 {
-        true => format!("{} {name} {}", "─".repeat(left), "─".repeat(right)),
-        false => format!("{name:<width$}"),
+    if width >= length(name) + 2 {
+        format!("{} {name} {}", "─".repeat(left), "─".repeat(right))
+    } else {
+        format!("{name:<width$}")
     }
 }
 
@@ -102,7 +106,7 @@ fn length(text: &str) -> usize {
 }
 
 /// A number with three figures.
-pub(crate) fn figures(value: f64) -> String {
+pub fn figures(value: f64) -> String {
     let size = value.abs();
     match size {
         _ if !value.is_finite() => "-".to_owned(),
@@ -116,17 +120,17 @@ pub(crate) fn figures(value: f64) -> String {
 }
 
 /// The same, or a dash.
-pub(crate) fn optional(value: Option<f64>) -> String {
+pub fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), figures)
 }
 
 /// A number with two decimals.
-pub(crate) fn fixed(value: f64) -> String {
+pub fn fixed(value: f64) -> String {
     if value.abs() < 1e6 { format!("{value:.2}") } else { format!("{value:.1e}") }
 }
 
 /// How many features, rounded up.
-pub(crate) fn count(value: f64) -> String {
+pub fn count(value: f64) -> String {
     match value {
         _ if !value.is_finite() => "-".to_owned(),
         v if v < 99_999.5 => format!("{}", v.ceil()),
@@ -136,12 +140,12 @@ pub(crate) fn count(value: f64) -> String {
 }
 
 /// The same, or a dash.
-pub(crate) fn optional_count(value: Option<f64>) -> String {
+pub fn optional_count(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), count)
 }
 
 /// A share in percent.
-pub(crate) fn percent(value: f64) -> String {
+pub fn percent(value: f64) -> String {
     match 100.0 * value {
         v if !v.is_finite() => "-".to_owned(),
         v if v >= 999.5 => "> 1000 %".to_owned(),

@@ -63,7 +63,8 @@ fn is_heading(line: &str) -> bool {
     line.split(',').map(bare).all(|cell| !cell.is_empty() && cell.parse::<f64>().is_err())
 }
 
-pub(crate) fn number(cell: &str, line: usize, column: usize) -> Result<f64, Problem> {
+/// A cell as a finite number; `line` and `column` are for the message.
+pub fn number(cell: &str, line: usize, column: usize) -> Result<f64, Problem> {
     let wanted = match cell.parse::<f64>() {
         Ok(value) if value.is_finite() => return Ok(value),
         Ok(_) => "a finite number",

@@ -1,6 +1,6 @@
 //! Files of every kind are read back number by number, and broken ones are refused with words.
 
-use favor_lab::input::{Heads, Problem, read, read_spec, split_spec};
+use favor_io::arrays::{Heads, Problem, read, read_spec, split_spec};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
 use std::fs;

@@ -23,7 +23,7 @@ pub struct OutputError {
 /// ```
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("figure.svg");
-/// favor_lab::output::write_atomically(&path, b"<svg/>")?;
+/// favor_io::write_atomically(&path, b"<svg/>")?;
 /// assert_eq!(std::fs::read(&path)?, b"<svg/>");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -61,6 +61,11 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(())
+}
+
+/// Makes a folder, and those above it, if it is not there.
+pub fn create_folder(path: &Path) -> Result<(), OutputError> {
+    fs::create_dir_all(path).map_err(|reason| OutputError { path: path.to_path_buf(), reason })
 }
 
 #[cfg(test)]

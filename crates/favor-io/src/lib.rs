@@ -1,0 +1,20 @@
+//! What the crates around `favor` share: files in and out, progress, tables of text.
+//!
+//! - [`arrays`] reads `.npy`, `.npz`, `.safetensors` and `.csv` files into matrices (cargo feature
+//!   `arrays`),
+//! - [`write_atomically`] writes a file so that a reader never sees half of one,
+//! - [`data`] finds the folder of data that the repository does not hold,
+//! - [`progress`] reports how far a long run has come,
+//! - [`table`] lays out tables of text and numbers that fit into them.
+
+#[cfg(feature = "arrays")]
+pub mod arrays;
+pub mod data;
+pub mod progress;
+pub mod table;
+
+mod error;
+mod output;
+
+pub use error::Error;
+pub use output::{OutputError, create_folder, write_atomically};
