@@ -2,7 +2,7 @@
 //!
 //! - [`arrays`] reads `.npy`, `.npz`, `.safetensors` and `.csv` files into matrices (cargo feature
 //!   `arrays`),
-//! - [`write_atomically`] writes a file so that a reader never sees half of one,
+//! - [`write_atomically`] and [`AtomicFile`] write files so that a reader never sees half of one,
 //! - [`data`] finds the folder of data that the repository does not hold,
 //! - [`progress`] reports how far a long run has come,
 //! - [`table`] lays out tables of text and numbers that fit into them.
@@ -17,4 +17,4 @@ mod error;
 mod output;
 
 pub use error::Error;
-pub use output::{OutputError, create_folder, write_atomically};
+pub use output::{AtomicFile, OutputError, create_folder, write_atomically};
