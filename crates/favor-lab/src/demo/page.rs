@@ -2,7 +2,7 @@
 
 use super::{Demo, curve};
 use favor::Family;
-use favor_io::table::percent;
+use favor_io::numbers::percent;
 use std::fmt::Write;
 
 const CSS: &str = include_str!("page.css");

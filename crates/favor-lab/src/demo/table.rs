@@ -2,7 +2,8 @@
 
 use super::{Demo, curve};
 use favor::Family;
-use favor_io::table::{Table, percent};
+use favor_io::numbers::percent;
+use favor_io::table::Table;
 
 /// One family's figures at the shown number of features.
 pub(super) struct Line {

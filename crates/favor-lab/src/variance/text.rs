@@ -3,7 +3,8 @@
 use super::report::{curve, gaps};
 use super::{Regime, Reproduction};
 use favor::Family;
-use favor_io::table::{Table, fixed};
+use favor_io::numbers::fixed;
+use favor_io::table::Table;
 use std::fmt::Write;
 use std::path::Path;
 
