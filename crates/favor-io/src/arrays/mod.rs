@@ -1,9 +1,9 @@
-//! Reading arrays from files.
+//! Arrays in files.
 //!
 //! [`read`] takes `.npy`, `.npz`, `.safetensors` and `.csv` files, [`read_spec`] the same with the
 //! name of an array after a colon, as in `qkv.npz:q`. Every error names the file and what is wrong
 //! with it; a broken or hostile file never makes the program stop or ask for more memory than the
-//! file can fill.
+//! file can fill. [`npy_bytes`] goes the other way.
 
 mod dtype;
 mod error;
@@ -16,6 +16,7 @@ mod tensors;
 mod text;
 
 pub use error::{InputError, Problem};
+pub use npy::npy_bytes;
 pub use text::number;
 
 use favor::Matrix;

@@ -108,6 +108,6 @@ impl Embedded {
     /// The bytes of a NumPy file, `[texts, width]` of `f32`.
     pub fn to_npy(&self) -> Vec<u8> {
         let (rows, columns) = (self.vectors.len(), self.vectors.first().map_or(0, Vec::len));
-        crate::npy::matrix(rows, columns, self.vectors.iter().flatten())
+        favor_io::arrays::npy_bytes(rows, columns, self.vectors.iter().flatten())
     }
 }
