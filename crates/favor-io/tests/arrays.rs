@@ -284,7 +284,18 @@ fn csv_with_and_without_heading() {
         let path = folder.file("a.csv", text);
         assert_eq!(two_by_three(&read(&path, None).unwrap()), SIX, "{text:?}");
     }
+    // A comma or a line end in quotes belongs to its cell, and no cell is ever cut in two.
+    for text in [
+        "\"a, 2, b\",c,d\n1,-2,3.5\n4,-5.25,6\n",
+        "a,\"two\nlines\",c\n\"1\",\"-2\",\"3.5\"\n4,-5.25,6\n",
+    ] {
+        let path = folder.file("a.csv", text);
+        assert_eq!(two_by_three(&read(&path, None).unwrap()), SIX, "{text:?}");
+    }
     for (text, wanted) in [
+        ("a,b\n\"1,5\",2\n", "line 2, column 1: \"1,5\" is not a number"),
+        ("\"a\nb\",c\n1,2\n3,x\n", "line 4, column 2: \"x\""),
+        ("# a\n\n  # b, c\n1,2\r\n# d\r\n\r\n3,x\r\n", "line 7, column 2: \"x\""),
         ("1,2\n\n3,x\n", "line 3, column 2: \"x\" is not a number"),
         ("1,x\n3,4\n", "line 1, column 2"),
         ("a,b\nc,d\n", "line 2, column 1"),
