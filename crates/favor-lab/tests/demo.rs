@@ -2,20 +2,20 @@
 
 use favor::Family;
 use favor_io::progress::{Tick, silent};
-use favor_lab::demo::{Setup, run};
+use favor_lab::demo::{DemoOptions, run};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
 fn the_page_is_whole_and_stands_alone() {
-    let found = run(&Setup::small(3), &silent).unwrap();
+    let found = run(&DemoOptions::small(3), &silent).unwrap();
     let html = found.to_html();
     for part in
         ["<!doctype html>", "A kernel product", "A kernel classifier", "Attention", "</html>"]
     {
         assert!(html.contains(part), "{part}");
     }
-    for family in Setup::small(3).families {
+    for family in DemoOptions::small(3).families {
         assert!(html.contains(family.title()));
     }
     assert!(!html.contains("<script") && !html.contains("NaN") && !html.contains("inf "));
@@ -30,17 +30,19 @@ fn the_page_is_whole_and_stands_alone() {
 
 #[test]
 fn errors_depend_on_the_seed_alone() {
-    let (first, second) =
-        (run(&Setup::small(1), &silent).unwrap(), run(&Setup::small(1), &silent).unwrap());
+    let (first, second) = (
+        run(&DemoOptions::small(1), &silent).unwrap(),
+        run(&DemoOptions::small(1), &silent).unwrap(),
+    );
     assert_eq!(first.product.errors, second.product.errors);
     assert_eq!(first.classify, second.classify);
     assert_eq!(first.attention, second.attention);
-    assert_ne!(first.product.errors, run(&Setup::small(2), &silent).unwrap().product.errors);
+    assert_ne!(first.product.errors, run(&DemoOptions::small(2), &silent).unwrap().product.errors);
 }
 
 #[test]
 fn figures_make_sense() {
-    let found = run(&Setup::small(1), &silent).unwrap();
+    let found = run(&DemoOptions::small(1), &silent).unwrap();
     assert!(found.classify.exact > 0.8);
     assert!(found.classify.regions[0].family.is_none());
     assert_eq!(found.classify.regions[0].agreement, 1.0);
@@ -60,17 +62,17 @@ fn progress_reaches_the_end() {
         last.fetch_max(tick.done, Ordering::Relaxed);
         total.store(tick.total, Ordering::Relaxed);
     };
-    run(&Setup::small(1), &listener).unwrap();
+    run(&DemoOptions::small(1), &listener).unwrap();
     assert_eq!(last.into_inner(), total.into_inner());
 }
 
 #[test]
 fn empty_setups_are_refused() {
-    for setup in [
-        Setup { tokens: 0, ..Setup::small(1) },
-        Setup { families: vec![], ..Setup::small(1) },
-        Setup { shown_features: 17, ..Setup::small(1) },
+    for options in [
+        DemoOptions::small(1).tokens(0),
+        DemoOptions::small(1).families(vec![]),
+        DemoOptions::small(1).shown_features(17),
     ] {
-        assert!(run(&setup, &silent).is_err());
+        assert!(run(&options, &silent).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::inputs::Inputs;
 use super::sgemm::Squares;
-use super::{Measured, Request, memory};
+use super::{BenchOptions, Measured, memory};
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
 use favor::{
@@ -100,7 +100,7 @@ impl std::str::FromStr for Work {
 
 pub(super) fn measure(
     work: Work,
-    request: &Request,
+    request: &BenchOptions,
     inputs: &Inputs,
     features: usize,
 ) -> Result<Measured> {
