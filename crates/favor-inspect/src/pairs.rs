@@ -20,7 +20,7 @@ use favor::{Error, Family, Kernel, Matrix, Result, Rows};
 
 /// Rows whose pairs are looked at together, so that they stay in the cache.
 const BLOCK: usize = 128;
-/// Beyond this, `e^{−z}` is lost beside 1.
+/// Beyond this, `e^{−z}` is lost next to 1.
 const LARGE: f64 = 40.0;
 /// The least logarithm of a variance that is told apart from zero, as in the library.
 const LEAST: f64 = -72.0;

@@ -153,7 +153,7 @@ pub(super) fn measure(
             state.advance(q, k, v)?;
             let shape = [1, heads, 1, dim];
             let token = favor::Tensor::new(&inputs.q[..heads * dim], shape)?;
-            // Many tokens a run: one alone is too short for the clock.
+            // Many tokens per run: one alone is too short for the clock.
             let tokens = 200;
             let run = || (0..tokens).try_for_each(|_| state.advance(token, token, token).map(drop));
             let (seconds, memory) = time(request.runs, run)?;

@@ -66,7 +66,7 @@ pub(super) fn run(options: &DemoOptions, counter: &Counter<'_>) -> Result<Produc
     let spec = FeatureSpec::new(timed, options.shown_features).kernel(kernel).seed(options.seed);
     let exact = time(options, &options.exact_lengths, counter, "exact", |x, y, c| {
         // The fastest exact way of the library: it also divides by the row sums, which costs
-        // nothing beside the kernel itself.
+        // nothing next to the kernel itself.
         let tensor = |m: &Matrix<f32>| [1, 1, m.rows(), m.columns()];
         let x = Tensor::new(x.as_slice(), tensor(x))?;
         let c = Tensor::new(c.as_slice(), tensor(c))?;

@@ -46,7 +46,7 @@ impl Reproduction {
         text.push_str(
             "Errors are over draws alone. An accuracy p on n test rows has a sampling error of \
              √(p(1−p)/n) besides,\nwhich all families share and another division of the sets \
-             (--seed) would show.\n",
+             (another seed) would show.\n",
         );
         let (csv, svg) = (out.join("uci.csv"), out.join("uci.svg"));
         let _ = writeln!(text, "\nwritten: {} and {}", csv.display(), svg.display());
