@@ -2,7 +2,7 @@
 
 use favor::Family;
 use favor_io::progress::{Tick, silent};
-use favor_lab::demo::{DemoOptions, run};
+use favor_lab::demo::{DemoOptions, FamilyCurve, run};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,15 +42,35 @@ fn errors_depend_on_the_seed_alone() {
 
 #[test]
 fn figures_make_sense() {
-    let found = run(&DemoOptions::small(1), &silent).unwrap();
-    assert!(found.classify.exact > 0.8);
+    const DRAWS: u64 = 64;
+    let found = run(&DemoOptions::small(1).draws(DRAWS), &silent).unwrap();
+    // Better than a guess among three classes, by four standard deviations.
+    let guess = 1.0 / 3.0 + 4.0 * (2.0 / 9.0 / found.classify.tested as f64).sqrt();
+    assert!(found.classify.exact > guess, "{}", found.classify.exact);
     assert!(found.classify.regions[0].family.is_none());
     assert_eq!(found.classify.regions[0].agreement, 1.0);
-    assert!(found.attention.uniform > 0.2);
-    let error = |family| {
-        found.attention.errors.iter().find(|c| c.family == family).unwrap().at(64).unwrap()
+    let curve = |curves: &[FamilyCurve], family| -> FamilyCurve {
+        curves.iter().find(|c| c.family == family).unwrap().clone()
     };
-    assert!(error(Family::Balanced) < found.attention.uniform);
+    // The prediction is the root mean square of the error over draws, which bounds the mean and the
+    // standard deviation of a draw. A mean of draws lies within four standard deviations.
+    let slack = 1.0 + 4.0 / (DRAWS as f64).sqrt();
+    let mut compared = 0;
+    for predicted in &found.attention.predicted {
+        let measured = curve(&found.attention.errors, predicted.family);
+        for point in &predicted.points {
+            let value = measured.at(point.features).unwrap();
+            assert!(value < slack * point.value, "{} {point:?}: {value}", predicted.family);
+            compared += 1;
+        }
+    }
+    assert!(compared >= 2 * 8, "{compared} predictions");
+    // Four times the features halve the error, give or take an eighth of each mean.
+    let product = curve(&found.product.errors, Family::Balanced);
+    assert!(product.at(64).unwrap() < product.at(16).unwrap());
+    // The plain mean of the values knows nothing of the queries.
+    let attention = curve(&found.attention.errors, Family::Balanced);
+    assert!(attention.at(64).unwrap() < found.attention.uniform);
     let text = found.to_text(Path::new("page.html"));
     assert!(text.contains("page.html") && text.contains("balanced"));
 }
