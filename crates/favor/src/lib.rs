@@ -52,6 +52,7 @@ mod simd;
 pub mod dense;
 pub mod diagnose;
 pub mod draw;
+pub mod learn;
 
 pub use attention::{Baseline, Mask, baseline_attention, exact_attention, feature_attention};
 pub use draw::Coupling;
