@@ -5,6 +5,8 @@ mod failure;
 mod optional;
 mod terminal;
 mod usage;
+#[cfg(feature = "tables")]
+mod words;
 
 use clap::Parser;
 use std::process::ExitCode;
