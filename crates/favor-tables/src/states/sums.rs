@@ -53,8 +53,12 @@ impl State for SumsState {
         };
         let sums = self.sums.get_or_insert_with(|| KeySums::new(&job.map, values.columns()));
         sums.add_tiled(&job.map, encoded.rows.view(), values.view())?;
-        self.rows += (0..count).filter(|&i| weight_of(i) > 0.0).count() as u64;
-        self.weight += (0..count).map(weight_of).sum::<f64>();
+        let (rows, weight) = match &weights {
+            Some(weights) => (weights.iter().filter(|w| **w > 0.0).count(), weights.iter().sum()),
+            None => (count, count as f64),
+        };
+        self.rows += rows as u64;
+        self.weight += weight;
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use crate::common::*;
 use favor::learn::bandwidths;
 use favor::{Family, Kernel, Matrix, Moments};
+use favor_tables::datafusion::arrow::array::RecordBatch;
 use favor_tables::{Bandwidth, PredictOptions, Prior, Search, Task, evaluate};
 
 #[test]
@@ -72,10 +73,7 @@ fn regression_is_the_plain_weighted_mean_of_its_map() {
 }
 
 /// `vectors` with the centres and scales of a model.
-fn model_vectors(
-    model: &favor_tables::Model,
-    batch: &favor_tables::datafusion::arrow::array::RecordBatch,
-) -> Matrix<f64> {
+fn model_vectors(model: &favor_tables::Model, batch: &RecordBatch) -> Matrix<f64> {
     let mut out = vectors(batch, batch);
     for (l, name) in ["a", "b"].into_iter().enumerate() {
         let favor_tables::ColumnKind::Number { centre, scale } =
@@ -97,10 +95,7 @@ fn densities_are_normalised_in_the_units_of_the_table() {
     let request = density().columns(["a"]).bandwidth(1.0 / 3.0).features(512);
     let model = fitted(train.clone(), &request).unwrap();
     let grid: Vec<f64> = (0..2000).map(|i| 40.0 + 0.08 * f64::from(i)).collect();
-    let queries = favor_tables::datafusion::arrow::array::RecordBatch::try_from_iter([(
-        "a",
-        numbers(grid.iter().copied()),
-    )]);
+    let queries = RecordBatch::try_from_iter([("a", numbers(grid.iter().copied()))]);
     let found = predicted(&model, queries.unwrap(), &PredictOptions::default()).unwrap();
     let (logs, errors) = (column(&found, "log_density"), column(&found, "relative_error"));
     let (mut total, mut variance) = (0.0, 0.0);
@@ -151,6 +146,30 @@ fn weights_are_repetitions() {
             m.info().classes.iter().map(|c| c.weight).collect()
         };
         assert_eq!(weights(&a), weights(&b));
+    }
+}
+
+/// Rows of weight zero are as if they were not there, also where rows are counted.
+#[test]
+fn rows_of_weight_zero_count_for_nothing() {
+    let train = points(0, 300);
+    let weights: Vec<f64> = (0..300).map(|i| f64::from(u8::from(i < 200))).collect();
+    let mut columns = train.columns().to_vec();
+    columns[5] = numbers(weights);
+    let zeros = RecordBatch::try_new(train.schema(), columns).unwrap();
+    for request in [classify(), regress()] {
+        let mut weighted = request.clone().weight("w");
+        weighted.ignore.retain(|name| name != "w");
+        let a = fitted(zeros.clone(), &weighted).unwrap();
+        let b = fitted(train.slice(0, 200), &request).unwrap();
+        assert_eq!((a.info().rows, a.info().total_weight), (200, 200.0));
+        assert_eq!((a.moments().count(), &a.info().classes), (200, &b.info().classes));
+        let test = points(5000, 20);
+        let found = predicted(&a, test.clone(), &PredictOptions::default()).unwrap();
+        let wanted = predicted(&b, test, &PredictOptions::default()).unwrap();
+        let errors = |batch: &RecordBatch| column(batch, "relative_error");
+        let close = |(f, w): (&f64, &f64)| (f - w).abs() < 10.0 * ROUNDING * w;
+        assert!(errors(&found).iter().zip(&errors(&wanted)).all(close));
     }
 }
 
