@@ -23,7 +23,7 @@ const OPTIONAL: &[Optional] = &[
         built: cfg!(feature = "cluster"),
         subcommands: &["cluster"],
         options: &["--cluster", "--partitions"],
-        about: "the processes of a cluster, and fit and predict on one",
+        about: "the processes of a cluster, and work on tables on one",
     },
     Optional {
         feature: "nn",

@@ -56,6 +56,7 @@ mod threads;
 pub mod dense;
 pub mod diagnose;
 pub mod draw;
+pub mod learn;
 pub mod reference;
 pub mod store;
 

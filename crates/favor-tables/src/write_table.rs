@@ -1,6 +1,6 @@
 //! Batches into a file, whole or not at all.
 
-use crate::file::{persist, temporary_beside};
+use crate::write_file::{persist, temporary_beside};
 use crate::{Error, Result};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::csv::Writer as CsvWriter;
@@ -62,11 +62,11 @@ impl Sink {
 }
 
 /// Writes batches to a file that ends in .parquet, .csv or .arrow. Gives the number of rows.
-pub async fn write_file(
+pub async fn write_table<E: From<Error>>(
     path: &Path,
     schema: &SchemaRef,
-    mut batches: BoxStream<'_, Result<RecordBatch>>,
-) -> Result<usize> {
+    mut batches: BoxStream<'_, std::result::Result<RecordBatch, E>>,
+) -> std::result::Result<usize, E> {
     let file = temporary_beside(path)?;
     let mut sink = Sink::new(path, BufWriter::new(file), schema)?;
     let mut rows = 0;
@@ -85,11 +85,11 @@ pub async fn write_file(
     Ok(rows)
 }
 
-/// Writes batches as CSV to an open output.
-pub async fn write_csv(
+/// Writes batches as CSV to an open output. The inner result is that of the output.
+pub async fn write_csv<E>(
     out: impl Write + Send,
-    mut batches: BoxStream<'_, Result<RecordBatch>>,
-) -> Result<std::io::Result<()>> {
+    mut batches: BoxStream<'_, std::result::Result<RecordBatch, E>>,
+) -> std::result::Result<std::io::Result<()>, E> {
     let mut writer = CsvWriter::new(out);
     while let Some(batch) = batches.next().await {
         if let Err(error) = writer.write(&batch?) {
@@ -108,9 +108,10 @@ fn broken(error: datafusion::arrow::error::ArrowError) -> std::io::Error {
         other => {
             // The CSV writer hides the kind of the error; a reader that has gone is the usual one.
             let text = other.to_string();
-            match text.contains("Broken pipe") || text.contains("os error 32") {
-                true => std::io::ErrorKind::BrokenPipe.into(),
-                false => std::io::Error::other(text),
+            if text.contains("Broken pipe") || text.contains("os error 32") {
+                std::io::ErrorKind::BrokenPipe.into()
+            } else {
+                std::io::Error::other(text)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! How an executor runs a task: as Ballista does, but with a line in the log when a task begins and
 //! ends, and with errors that a person can read when they arrive at the client.
 
-use crate::message::mark;
+use crate::message::{Message, mark};
 use ballista_core::JobId;
 use ballista_core::error::BallistaError;
 use ballista_core::serde::protobuf::{
@@ -19,19 +19,20 @@ use favor_tables::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) struct Engine {
+/// Runs the tasks of an executor.
+pub(crate) struct TaskRunner {
     address: String,
     inner: DefaultExecutionEngine,
 }
 
-impl Engine {
+impl TaskRunner {
     pub(crate) fn new(address: String) -> Self {
         // No pool of connections: a job of ours fetches a few states, once.
         Self { address, inner: DefaultExecutionEngine::new() }
     }
 }
 
-impl ExecutionEngine for Engine {
+impl ExecutionEngine for TaskRunner {
     fn create_query_stage_exec(
         &self,
         job_id: JobId,
@@ -46,25 +47,25 @@ impl ExecutionEngine for Engine {
         let inner = self.inner.create_query_stage_exec(
             job_id, stage_id, task_id, partitions, plan, work_dir, config,
         )?;
-        Ok(Arc::new(Task { name, address: self.address.clone(), inner }))
+        Ok(Arc::new(LoggedTask { name, address: self.address.clone(), inner }))
     }
 }
 
 #[derive(Debug)]
-struct Task {
+struct LoggedTask {
     name: String,
     address: String,
     inner: Arc<dyn QueryStageExecutor>,
 }
 
-impl std::fmt::Display for Task {
+impl std::fmt::Display for LoggedTask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.inner.fmt(f)
     }
 }
 
 #[async_trait::async_trait]
-impl QueryStageExecutor for Task {
+impl QueryStageExecutor for LoggedTask {
     async fn execute_query_stage(
         &self,
         task_id: usize,
@@ -99,16 +100,20 @@ impl QueryStageExecutor for Task {
 
 /// An error as one marked line, except where the scheduler must know its kind to run tasks again.
 fn readable(error: DataFusionError, address: &str) -> DataFusionError {
+    let own = |inner: &(dyn std::error::Error + Send + Sync + 'static)| {
+        inner.downcast_ref::<Error>().map(Message::from)
+    };
     let message = match root(&error) {
         DataFusionError::IoError(_) => return error,
         DataFusionError::External(inner) if inner.is::<BallistaError>() => return error,
-        DataFusionError::External(inner) if inner.is::<Error>() => inner.to_string(),
-        other => {
-            let text = other.strip_backtrace();
-            let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            format!("executor {address}: {line}")
-        }
+        DataFusionError::External(inner) if inner.is::<Error>() => own(inner.as_ref()),
+        _ => None,
     };
+    let message = message.unwrap_or_else(|| {
+        let text = root(&error).strip_backtrace();
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        Message::Line(format!("executor {address}: {line}"))
+    });
     DataFusionError::Execution(mark(&message))
 }
 
@@ -137,12 +142,17 @@ mod tests {
 
     #[test]
     fn messages_are_marked_and_kinds_are_kept() {
-        let ours = Error::Column { column: "a".into(), reason: "is odd".into() };
-        let text = readable(wrapped(ours.into()), "node:1").to_string();
-        assert_eq!(marked(&text).as_deref(), Some("column 'a' is odd"));
+        let ours = Error::Column {
+            column: "a".into(),
+            reason: "is odd".into(),
+            remedy: Some(favor_tables::Remedy::DropMissing),
+        };
+        let text = readable(wrapped(ours.clone().into()), "node:1").to_string();
+        assert_eq!(marked(&text), Some(Message::from(&ours)));
         let theirs = DataFusionError::Execution("no\nway".into());
         let text = readable(wrapped(theirs), "node:1").to_string();
-        assert_eq!(marked(&text).as_deref(), Some("executor node:1: Execution error: no way"));
+        let line = "executor node:1: Execution error: no way".to_string();
+        assert_eq!(marked(&text), Some(Message::Line(line)));
 
         let broken = || std::io::Error::other("disk");
         let lost = BallistaError::FetchFailed("x".into(), 0, 0, "gone".into());

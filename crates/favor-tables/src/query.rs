@@ -17,12 +17,12 @@ pub(crate) fn stream(frame: DataFrame) -> BoxFuture<'static, Result<SendableReco
     Box::pin(frame.execute_stream())
 }
 
-pub(crate) fn query<'a>(
+pub(crate) fn sql<'a>(
     session: &'a SessionContext,
-    sql: &'a str,
+    query: &'a str,
     options: SQLOptions,
 ) -> BoxFuture<'a, Result<DataFrame>> {
-    Box::pin(session.sql_with_options(sql, options))
+    Box::pin(session.sql_with_options(query, options))
 }
 
 /// How files are read.
