@@ -5,9 +5,9 @@ pub mod attention;
 pub mod audio;
 pub mod bert;
 mod error;
+pub mod host;
 mod layer;
 mod npy;
-mod op;
 pub mod run;
 pub mod speech;
 pub mod task;
@@ -18,9 +18,7 @@ mod weights;
 pub use attention::Attention;
 pub use error::{Error, Result};
 pub use favor::{Coupling, Family, Statistics};
-pub use layer::{
-    AttentionOptions, FavorAttention, FavorAttentionConfig, MapState, Norm, Positions,
-};
+pub use layer::{AttentionOptions, FavorAttention, FavorAttentionConfig, MapState, Positions};
 
 /// The page with Rust in it, compiled and run by `cargo test`.
 #[cfg(doctest)]

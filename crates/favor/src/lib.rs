@@ -49,7 +49,6 @@ mod product;
 mod rows;
 mod simd;
 
-pub mod dense;
 pub mod diagnose;
 pub mod draw;
 

@@ -14,9 +14,9 @@ pub(crate) use host::HostCopy;
 pub use kind::Attention;
 pub use mask::KeyMask;
 
+use crate::host::is_flex;
 use crate::{Error, Result};
-use burn::backend::DispatchDevice;
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Tensor};
 use favor::{Choice, FeatureMap, Kernel};
 use std::sync::Arc;
 
@@ -101,12 +101,6 @@ pub(crate) fn exact_with_bias(
 /// Whether the engine can read the tensor where it lies.
 pub(crate) fn on_host(tensor: &Tensor<4>) -> bool {
     is_flex(&tensor.device()) && matches!(tensor.dtype(), DType::F32 | DType::F64)
-}
-
-pub(crate) fn is_flex(device: &Device) -> bool {
-    *device == Device::flex()
-        && !matches!(device.as_dispatch(), DispatchDevice::Autodiff(a)
-        if a.gradient_checkpointing_strategy() != Default::default())
 }
 
 fn check(

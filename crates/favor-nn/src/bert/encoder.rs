@@ -2,9 +2,8 @@
 
 use super::BertConfig;
 use crate::attention::{Engine, KeyMask};
-use crate::layer::{
-    AttentionOptions, FavorAttention, FavorAttentionConfig, Norm, drop_some, gelu, lookup, rowwise,
-};
+use crate::host::{Norm, drop_some, gelu, lookup, rowwise};
+use crate::layer::{AttentionOptions, FavorAttention, FavorAttentionConfig};
 use crate::text::Batch;
 use crate::{Error, Result};
 use burn::module::Module;

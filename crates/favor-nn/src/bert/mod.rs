@@ -10,7 +10,8 @@ pub use config::BertConfig;
 pub use encoder::{Embeddings, Encoder, Layer};
 
 use crate::attention::Engine;
-use crate::layer::{AttentionOptions, Norm};
+use crate::host::Norm;
+use crate::layer::AttentionOptions;
 use crate::text::Batch;
 use crate::{Error, Result};
 use burn::module::{Module, Param};

@@ -1,24 +1,15 @@
 //! Multi-head attention as a module of burn, with any kind of attention.
 
-mod affine;
-mod curve;
-mod dropout;
-mod lookup;
 mod maps;
-mod norm;
 mod positions;
 
-pub(crate) use affine::rowwise;
-pub(crate) use curve::{gelu, sigmoid, silu, tanh};
-pub(crate) use dropout::drop_some;
-pub(crate) use lookup::lookup;
 pub use maps::MapState;
 use maps::Maps;
-pub use norm::Norm;
 pub use positions::Positions;
 use positions::Relative;
 
 use crate::attention::{Attention, Engine, KeyMask, attend};
+use crate::host::{drop_some, rowwise};
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};

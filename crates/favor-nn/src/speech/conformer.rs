@@ -8,9 +8,8 @@ use super::depthwise::depthwise;
 use super::frames::{Frames, clear};
 use crate::Result;
 use crate::attention::KeyMask;
-use crate::layer::{
-    AttentionOptions, FavorAttention, FavorAttentionConfig, Norm, drop_some, rowwise, sigmoid, silu,
-};
+use crate::host::{Norm, drop_some, rowwise, sigmoid, silu};
+use crate::layer::{AttentionOptions, FavorAttention, FavorAttentionConfig};
 use burn::module::{Module, Param};
 use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};

@@ -3,7 +3,7 @@
 
 use super::transducer::{BLANK, log_add, log_sum};
 use crate::Result;
-use crate::op::{HostOperation, Input, Output, apply};
+use crate::host::{HostOperation, Input, Output, apply};
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 

@@ -2,7 +2,7 @@
 //! of `[batch, frames, channels]` is weighed by its own column of a kernel `[size, channels]`.
 
 use crate::Result;
-use crate::op::{HostOperation, Input, Output, apply};
+use crate::host::{HostOperation, Input, Output, apply};
 use burn::tensor::Tensor;
 use rayon::prelude::*;
 

@@ -6,7 +6,7 @@
 //! over the scores: the softmax is never stored, and the gradient with respect to the scores is found
 //! together with the loss, so that there are the scores and one buffer of the same size.
 
-use crate::op::{HostOperation, Input, Output, apply};
+use crate::host::{HostOperation, Input, Output, apply};
 use crate::{Error, Result};
 use burn::tensor::Tensor;
 use rayon::prelude::*;

@@ -1,8 +1,8 @@
 //! Activations as one differentiable operation on the CPU. Value and slope share their exponential, so the
 //! slope is found with the value, and the backward pass is a product.
 
-use crate::attention::is_flex;
-use crate::op::{HostOperation, Input, Output, apply};
+use super::is_flex;
+use super::operation::{HostOperation, Input, Output, apply};
 use burn::tensor::{DType, Tensor, activation};
 use pulp::Arch;
 use rayon::prelude::*;
@@ -11,22 +11,22 @@ use rayon::prelude::*;
 const PIECE: usize = 1 << 13;
 
 /// `x Φ(x)` with the distribution function Φ of a standard normal variable.
-pub(crate) fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     ours(Curve::Gelu, &x).unwrap_or_else(|| activation::gelu(x))
 }
 
 /// `x/(1 + e⁻ˣ)`.
-pub(crate) fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     ours(Curve::Silu, &x).unwrap_or_else(|| activation::silu(x))
 }
 
 /// `1/(1 + e⁻ˣ)`.
-pub(crate) fn sigmoid<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+pub fn sigmoid<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     ours(Curve::Sigmoid, &x).unwrap_or_else(|| activation::sigmoid(x))
 }
 
 /// The hyperbolic tangent.
-pub(crate) fn tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+pub fn tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     ours(Curve::Tanh, &x).unwrap_or_else(|| activation::tanh(x))
 }
 

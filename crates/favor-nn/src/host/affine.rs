@@ -1,11 +1,12 @@
 //! A matrix and a bias as one differentiable operation on the CPU: the bias is where the product begins,
-//! and no result is cleared, copied or turned on the way.
+//! and no result is cleared, copied or transposed on the way.
 
-use crate::attention::is_flex;
-use crate::op::{HostOperation, Input, Output, apply};
+use super::dense::{add_product, matrix, product};
+use super::is_flex;
+use super::operation::{HostOperation, Input, Output, apply};
 use burn::nn::Linear;
 use burn::tensor::{DType, Tensor};
-use favor::{Rows, dense};
+use faer::MatRef;
 use rayon::prelude::*;
 
 /// Rows whose gradients are summed at a time: fixed, so that threads do not show.
@@ -13,7 +14,7 @@ const ROWS: usize = 64;
 
 /// A matrix times every vector of a batch, as one product. With the batch apart, the gradient of the
 /// matrix would be made once for each of its members and then summed.
-pub(crate) fn rowwise(matrix: &Linear, x: Tensor<3>) -> Tensor<3> {
+pub fn rowwise(matrix: &Linear, x: Tensor<3>) -> Tensor<3> {
     let [batch, length, width] = x.dims();
     if let Some(bias) = &matrix.bias
         && x.dtype() == DType::F32
@@ -36,15 +37,10 @@ struct Affine {
 }
 
 impl Affine {
-    fn rows<'a>(&self, numbers: &'a [f32]) -> Rows<'a, f32> {
-        let rows = self.batch * self.length;
-        Rows::new(numbers, rows, numbers.len() / rows.max(1)).expect("a tensor's numbers")
+    /// The numbers with one row per vector of the batch.
+    fn rows<'a>(&self, numbers: &'a [f32]) -> MatRef<'a, f32> {
+        matrix(numbers, numbers.len() / (self.batch * self.length).max(1))
     }
-}
-
-/// A matrix of so many columns.
-fn with_columns(numbers: &[f32], columns: usize) -> Rows<'_, f32> {
-    Rows::new(numbers, numbers.len() / columns.max(1), columns).expect("a tensor's numbers")
 }
 
 impl HostOperation<3, 3> for Affine {
@@ -54,8 +50,7 @@ impl HostOperation<3, 3> for Affine {
         let width = bias.len();
         let mut values = Vec::with_capacity(self.batch * self.length * width);
         (0..self.batch * self.length).for_each(|_| values.extend_from_slice(bias));
-        dense::add_product(&mut values, self.rows(x), with_columns(weight, width))
-            .expect("shapes of one layer");
+        add_product(&mut values, self.rows(x), matrix(weight, width)).expect("shapes of one layer");
         Output { values, shape: [self.batch, self.length, width], kept: vec![] }
     }
 
@@ -66,10 +61,10 @@ impl HostOperation<3, 3> for Affine {
         gradient: &[f32],
     ) -> [Vec<f32>; 3] {
         let width = bias.len();
-        let (rows, weights) = (self.rows(gradient), with_columns(weight, width));
+        let (rows, weights) = (self.rows(gradient), matrix(weight, width));
         let (mut to_x, mut to_weight) = (vec![0.0; x.len()], vec![0.0; weight.len()]);
-        dense::product_transposed(&mut to_x, rows, weights).expect("shapes of one layer");
-        dense::transposed_product(&mut to_weight, self.rows(x), rows).expect("shapes of one layer");
+        product(&mut to_x, rows, weights.transpose()).expect("shapes of one layer");
+        product(&mut to_weight, self.rows(x).transpose(), rows).expect("shapes of one layer");
         [to_x, to_weight, column_sums(gradient, width)]
     }
 }

@@ -1,13 +1,13 @@
 //! Rows of a table as one differentiable operation on the CPU. The gradient of a table is as large as the
 //! table, so it is cleared once and not copied.
 
-use crate::attention::is_flex;
-use crate::op::{HostOperation, Input, Output, apply};
+use super::is_flex;
+use super::operation::{HostOperation, Input, Output, apply};
 use burn::nn::Embedding;
 use burn::tensor::{DType, Int, Tensor, TensorData};
 
 /// The vectors of these places of a table, `[batch, length, width]`. Every place must be in the table.
-pub(crate) fn lookup(table: &Embedding, places: Vec<i64>, shape: [usize; 2]) -> Tensor<3> {
+pub fn lookup(table: &Embedding, places: Vec<i64>, shape: [usize; 2]) -> Tensor<3> {
     let weight = table.weight.val();
     let device = weight.device();
     if weight.dtype() == DType::F32

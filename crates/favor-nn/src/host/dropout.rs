@@ -1,6 +1,6 @@
 //! Dropout whose masks cost little on the CPU.
 
-use crate::attention::is_flex;
+use super::is_flex;
 use burn::nn::Dropout;
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use rayon::prelude::*;
@@ -10,7 +10,7 @@ const PIECE: usize = 1 << 14;
 
 /// What the module does. burn draws one number after the other from one generator; on the CPU the
 /// generator is asked for a seed alone, and the mask is a hash of the places, made on all threads.
-pub(crate) fn drop_some<const D: usize>(module: &Dropout, x: Tensor<D>) -> Tensor<D> {
+pub fn drop_some<const D: usize>(module: &Dropout, x: Tensor<D>) -> Tensor<D> {
     let device = x.device();
     let active = module.training.is_enabled() && device.is_autodiff() && module.prob > 0.0;
     if !active || !is_flex(&device) {

@@ -14,17 +14,45 @@ type HostTensor = <Flex as burn::backend::BackendTypes>::FloatTensorPrimitive;
 type Tracked = <Autodiff<Flex> as burn::backend::BackendTypes>::FloatTensorPrimitive;
 
 /// What an operation gives.
-pub(crate) struct Output<const D: usize> {
-    pub(crate) values: Vec<f32>,
-    pub(crate) shape: [usize; D],
+pub struct Output<const D: usize> {
+    /// The numbers, row by row.
+    pub values: Vec<f32>,
+    /// Their axes.
+    pub shape: [usize; D],
     /// What only the backward pass needs; nothing if there will be none.
-    pub(crate) kept: Vec<f32>,
+    pub kept: Vec<f32>,
 }
 
 /// An operation on `N` tensors in `f32`, whose result has `D` axes.
-pub(crate) trait HostOperation<const N: usize, const D: usize>:
-    Debug + Send + Sync + 'static
-{
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use favor_nn::host::{HostOperation, Input, Output, apply};
+///
+/// /// The sum of all numbers.
+/// #[derive(Debug)]
+/// struct Sum {
+///     count: usize,
+/// }
+///
+/// impl HostOperation<1, 1> for Sum {
+///     const INPUTS: bool = false;
+///
+///     fn forward(&self, [x]: [&[f32]; 1], _: bool) -> Output<1> {
+///         Output { values: vec![x.iter().sum()], shape: [1], kept: vec![] }
+///     }
+///
+///     fn backward(&self, _: [&[f32]; 1], _: Vec<f32>, gradient: &[f32]) -> [Vec<f32>; 1] {
+///         [vec![gradient[0]; self.count]]
+///     }
+/// }
+///
+/// let x = Tensor::<2>::ones([3, 4], &Device::flex().autodiff()).require_grad();
+/// let sum = apply(Sum { count: 12 }, [Input::new(x.clone())?]);
+/// assert_eq!(x.grad(&sum.backward()).unwrap().sum().into_scalar::<f32>(), 12.0);
+/// # Ok::<(), favor_nn::Error>(())
+/// ```
+pub trait HostOperation<const N: usize, const D: usize>: Debug + Send + Sync + 'static {
     /// Whether the backward pass looks at the inputs.
     const INPUTS: bool;
 
@@ -36,13 +64,14 @@ pub(crate) trait HostOperation<const N: usize, const D: usize>:
 }
 
 /// A tensor of any number of axes.
-pub(crate) struct Input {
+pub struct Input {
     tensor: Tracked,
     tracked: bool,
 }
 
 impl Input {
-    pub(crate) fn new<const D: usize>(tensor: Tensor<D>) -> Result<Self> {
+    /// A tensor of the CPU in `f32`.
+    pub fn new<const D: usize>(tensor: Tensor<D>) -> Result<Self> {
         let tracked = tensor.is_autodiff();
         let refuse = |e| {
             let reason = format!("this operation is computed on the CPU (flex) in f32: {e:?}");
@@ -54,7 +83,7 @@ impl Input {
 }
 
 /// The result of an operation, tracked if any input is.
-pub(crate) fn apply<const N: usize, const D: usize, O: HostOperation<N, D>>(
+pub fn apply<const N: usize, const D: usize, O: HostOperation<N, D>>(
     operation: O,
     inputs: [Input; N],
 ) -> Tensor<D> {

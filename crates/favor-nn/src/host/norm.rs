@@ -1,8 +1,8 @@
 //! Layer normalisation as one differentiable operation on the CPU. burn differentiates it step by step,
 //! which takes a dozen passes over the numbers and as many copies of them.
 
-use crate::attention::is_flex;
-use crate::op::{HostOperation, Input, Output, apply};
+use super::is_flex;
+use super::operation::{HostOperation, Input, Output, apply};
 use burn::module::{Module, Param};
 use burn::nn::Initializer;
 use burn::tensor::module::layer_norm;

@@ -1,9 +1,8 @@
-//! Dense products in `f32`, for the layers around an attention: by faer, on all threads.
+//! Dense products in `f32`: by faer, on all threads.
 //!
 //! A number of a product is one sum in the same order, however many threads there are.
 
-use crate::simd::clear_upper_halves;
-use crate::{Error, Result, Rows};
+use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
@@ -12,47 +11,18 @@ use rayon::prelude::*;
 const FEWEST: usize = 32;
 
 /// `out = A B + out`.
-///
-/// ```
-/// use favor::{Rows, dense};
-/// let mut out = [0.5, 0.0];
-/// dense::add_product(&mut out, Rows::new(&[1.0, 2.0], 1, 2)?, Rows::new(&[3.0, 4.0, 5.0, 6.0], 2, 2)?)?;
-/// assert_eq!(out, [13.5, 16.0]);
-/// # Ok::<(), favor::Error>(())
-/// ```
-pub fn add_product(out: &mut [f32], a: Rows<'_, f32>, b: Rows<'_, f32>) -> Result<()> {
-    multiply(out, Accum::Add, view(a), view(b))
+pub(super) fn add_product(out: &mut [f32], a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Result<()> {
+    multiply(out, Accum::Add, a, b)
 }
 
-/// `out = A Bᵀ`.
-///
-/// ```
-/// use favor::{Rows, dense};
-/// let mut out = [0.5, 0.0];
-/// dense::product_transposed(&mut out, Rows::new(&[1.0, 2.0], 1, 2)?, Rows::new(&[3.0, 4.0, 5.0, 6.0], 2, 2)?)?;
-/// assert_eq!(out, [11.0, 17.0]);
-/// # Ok::<(), favor::Error>(())
-/// ```
-pub fn product_transposed(out: &mut [f32], a: Rows<'_, f32>, b: Rows<'_, f32>) -> Result<()> {
-    multiply(out, Accum::Replace, view(a), view(b).transpose())
+/// `out = A B`.
+pub(super) fn product(out: &mut [f32], a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Result<()> {
+    multiply(out, Accum::Replace, a, b)
 }
 
-/// `out = Aᵀ B`.
-///
-/// ```
-/// use favor::{Rows, dense};
-/// let mut out = [0.5; 4];
-/// dense::transposed_product(&mut out, Rows::new(&[1.0, 2.0], 1, 2)?, Rows::new(&[3.0, 4.0], 1, 2)?)?;
-/// assert_eq!(out, [3.0, 4.0, 6.0, 8.0]);
-/// # Ok::<(), favor::Error>(())
-/// ```
-pub fn transposed_product(out: &mut [f32], a: Rows<'_, f32>, b: Rows<'_, f32>) -> Result<()> {
-    multiply(out, Accum::Replace, view(a).transpose(), view(b))
-}
-
-fn view(rows: Rows<'_, f32>) -> MatRef<'_, f32> {
-    let (count, columns) = rows.shape();
-    MatRef::from_row_major_slice_with_stride(rows.data(), count, columns, rows.stride())
+/// Numbers row by row as a matrix of so many columns.
+pub(super) fn matrix(numbers: &[f32], columns: usize) -> MatRef<'_, f32> {
+    MatRef::from_row_major_slice(numbers, numbers.len() / columns.max(1), columns)
 }
 
 fn multiply(out: &mut [f32], how: Accum, a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Result<()> {
@@ -76,6 +46,16 @@ fn multiply(out: &mut [f32], how: Accum, a: MatRef<'_, f32>, b: MatRef<'_, f32>)
     Ok(())
 }
 
+/// Clears the upper halves of the vector registers, which faer's kernels may leave in use. On many
+/// processors every older vector instruction of the thread is then slow, those inside `exp` and `ln` of
+/// the system's mathematical library among them.
+fn clear_upper_halves() {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx) = pulp::core_arch::x86::Avx::try_new() {
+        avx._mm256_zeroupper();
+    }
+}
+
 /// Pieces that rows are cut into. On x86 the digits of a product do not depend on the number of its rows;
 /// elsewhere they do, so that the cut must not follow the number of threads.
 fn pieces() -> usize {
@@ -85,7 +65,11 @@ fn pieces() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Matrix;
+    use favor::Matrix;
+
+    fn view(x: &Matrix<f32>) -> MatRef<'_, f32> {
+        MatRef::from_row_major_slice(x.as_slice(), x.rows(), x.columns())
+    }
 
     /// Sums of `k` products in `f32`: at most `k` roundings of the sum of absolute values.
     #[test]
@@ -101,13 +85,14 @@ mod tests {
         ] {
             let a = Matrix::from_fn(n, k, |i, j| ((7 * i + 3 * j) as f32).sin());
             let b = Matrix::from_fn(k, m, |i, j| ((5 * i + 11 * j) as f32).cos());
-            let turned = |x: &Matrix<f32>| Matrix::from_fn(x.columns(), x.rows(), |i, j| x[(j, i)]);
-            let (a_turned, b_turned) = (turned(&a), turned(&b));
+            let transposed =
+                |x: &Matrix<f32>| Matrix::from_fn(x.columns(), x.rows(), |i, j| x[(j, i)]);
+            let (a_transposed, b_transposed) = (transposed(&a), transposed(&b));
             let run = || {
                 let mut all = [vec![0.25; n * m], vec![9.0; n * m], vec![9.0; n * m]];
-                add_product(&mut all[0], a.view(), b.view()).unwrap();
-                product_transposed(&mut all[1], a.view(), b_turned.view()).unwrap();
-                transposed_product(&mut all[2], a_turned.view(), b.view()).unwrap();
+                add_product(&mut all[0], view(&a), view(&b)).unwrap();
+                product(&mut all[1], view(&a), view(&b_transposed).transpose()).unwrap();
+                product(&mut all[2], view(&a_transposed).transpose(), view(&b)).unwrap();
                 all
             };
             let found = run();
@@ -132,8 +117,8 @@ mod tests {
     fn shapes_that_do_not_fit_are_refused() {
         let a = Matrix::from_fn(2, 3, |_, _| 1.0);
         let mut out = [0.0; 4];
-        assert!(add_product(&mut out, a.view(), a.view()).is_err());
-        assert!(product_transposed(&mut out[..3], a.view(), a.view()).is_err());
-        assert!(product_transposed(&mut out, a.view(), a.view()).is_ok());
+        assert!(add_product(&mut out, view(&a), view(&a)).is_err());
+        assert!(product(&mut out[..3], view(&a), view(&a).transpose()).is_err());
+        assert!(product(&mut out, view(&a), view(&a).transpose()).is_ok());
     }
 }
