@@ -70,12 +70,17 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
         #[cfg(feature = "nn")]
         Err(Failure::Nn(e)) => match e {
             favor_nn::Error::Stopped { .. } => complain(&e, INTERRUPTED),
+            favor_nn::Error::OtherSettings { .. } => complain(&format!("{e} (--out)"), BAD_INPUT),
+            favor_nn::Error::NoData { .. } => complain(
+                &format!("{e}; name the folder of all data by --data or FAVOR_DATA"),
+                BAD_INPUT,
+            ),
             _ => complain(&e, BAD_INPUT),
         },
     }
 }
 
-fn complain(error: &dyn std::error::Error, code: u8) -> ExitCode {
+fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
     eprintln!("favor: {error}");
     ExitCode::from(code)
 }

@@ -116,7 +116,7 @@ fn what_makes_no_sense_is_refused() {
     let finetune = ["finetune", "--model", &model, "--task"];
     refused(here, &[&finetune[..], &["qqp"]].concat(), &["qqp", "cola"]);
     let words = ["rte", "--data", "nowhere"];
-    refused(here, &[&finetune[..], &words].concat(), &["nowhere", "RTE"]);
+    refused(here, &[&finetune[..], &words].concat(), &["nowhere", "RTE", "--data"]);
     refused(here, &["pretrain", "--model", &model, "--corpus", "."], &["too short"]);
     let words = ["pretrain", "--model", &model, "--corpus", ".", "--new", "3"];
     refused(here, &words, &["256,4,8"]);
@@ -173,7 +173,7 @@ fn speech_that_makes_no_sense_is_refused() {
     refused(here, &[&train[..], &["--units", "letters"]].concat(), &["letters", "characters"]);
     refused(here, &["asr", "transcribe", "nowhere", "a.wav"], &["nowhere"]);
     refused(here, &["asr", "import", "timit"], &["timit", "an4"]);
-    refused(here, &["asr", "import", "an4", "--data", "nowhere"], &["nowhere", "an4"]);
+    refused(here, &["asr", "import", "an4", "--data", "nowhere"], &["nowhere", "an4", "--data"]);
     refused(here, &["reproduce", "speech", "--seeds", "0"], &["seeds"]);
     let left: Vec<_> = fs::read_dir(here).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");

@@ -10,6 +10,7 @@ mod layer;
 mod npy;
 pub mod run;
 pub mod speech;
+pub mod store;
 pub mod task;
 pub mod text;
 pub mod train;

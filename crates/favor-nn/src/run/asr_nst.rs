@@ -128,13 +128,10 @@ fn known(folder: &Path, described: &str) -> Result<Option<Generation>> {
     let Ok(bytes) = std::fs::read(&path) else { return Ok(None) };
     let kept: Kept = serde_json::from_slice(&bytes)
         .map_err(|e| Error::file(&path, format!("not a result: {e}; remove it")))?;
-    match kept.request == described {
-        true => Ok(Some(kept.generation)),
-        false => {
-            let reason = "the result of other settings; remove it, or write elsewhere (--out)";
-            Err(Error::file(path, reason))
-        }
+    if kept.request != described {
+        return Err(Error::OtherSettings { path });
     }
+    Ok(Some(kept.generation))
 }
 
 /// The utterances of which the teacher is sure, with the texts that it heard.

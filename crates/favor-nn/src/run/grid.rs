@@ -50,8 +50,7 @@ fn known<G: Grid>(grid: &G, cell: &G::Cell) -> Result<Option<Kept<G>>> {
     let kept: Kept<G> = serde_json::from_slice(&bytes)
         .map_err(|e| Error::file(&path, format!("not a result: {e}; remove it")))?;
     if kept.settings != grid.settings(cell) {
-        let reason = "the result of other settings; remove it, or write elsewhere (--out)";
-        return Err(Error::file(path, reason));
+        return Err(Error::OtherSettings { path });
     }
     Ok(Some(kept))
 }

@@ -57,10 +57,7 @@ impl std::str::FromStr for Corpus {
 pub fn import(corpus: Corpus, data: &Path, out: &Path) -> Result<Vec<(PathBuf, usize)>> {
     let (from, to) = (data.join(corpus.name()), out.join(corpus.name()));
     if !from.is_dir() {
-        return Err(Error::file(
-            from,
-            "no such folder; give the one that holds the corpus (--data)",
-        ));
+        return Err(Error::NoData { path: from, wanted: "the files of the corpus" });
     }
     fs::create_dir_all(&to).map_err(|e| Error::file(&to, e))?;
     let manifests = match corpus {

@@ -9,14 +9,11 @@ use super::transducer::{BLANK, transducer_loss};
 use crate::host::{drop_some, rowwise, tanh};
 use crate::layer::{AttentionOptions, FavorAttention};
 use crate::train::Model;
-use crate::weights::{self, own_names};
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, Linear};
 use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use safetensors::SafeTensors;
-use std::collections::HashMap;
 
 /// A Conformer-Transducer with any kind of attention.
 ///
@@ -175,17 +172,5 @@ impl Model for Recogniser {
 
     fn attentions(&self) -> Vec<&FavorAttention> {
         self.encoder.blocks.iter().map(|block| &block.attention).collect()
-    }
-
-    fn to_bytes(&self) -> Result<Vec<u8>> {
-        weights::serialize(&weights::collect(self, own_names)?, HashMap::new())
-    }
-
-    fn with_weights(self, bytes: &[u8]) -> Result<Self> {
-        let file = SafeTensors::deserialize(bytes)
-            .map_err(|e| Error::invalid("weights", format!("not a safetensors file: {e}")))?;
-        let views = file.iter().map(|(name, view)| (name.to_owned(), view)).collect();
-        let device = self.device();
-        weights::load(self, views, own_names, &device)
     }
 }

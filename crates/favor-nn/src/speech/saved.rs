@@ -6,22 +6,20 @@ use super::model::Recogniser;
 use super::search::{Heard, Search};
 use super::vocabulary::Vocabulary;
 use crate::audio::{Features, FrontEnd};
-use crate::layer::{AttentionOptions, MapState};
+use crate::layer::AttentionOptions;
+use crate::store;
 use crate::train::Model;
 use crate::{Error, Result};
 use burn::tensor::Device;
 use favor_lab::output::write_atomically;
-use safetensors::SafeTensors;
-use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// The file of a model's folder.
 const FILE: &str = "model.safetensors";
 
-/// Marks the format.
-const FORMAT: &str = "favor-nn.speech.v1";
+const SCHEMA: &str = "favor-speech.recogniser";
+const VERSION: u32 = 1;
 
 /// Utterances that go through a model together, if they are short.
 const BATCH: usize = 16;
@@ -44,10 +42,9 @@ pub struct SpeechModel {
     pub network: Recogniser,
 }
 
-/// One entry of the header, because entries come in any order and equal models are equal files.
+/// What the file says beside what was learned.
 #[derive(Serialize, Deserialize)]
-struct About {
-    format: String,
+struct Metadata {
     config: SpeechConfig,
     front: FrontEnd,
     vocabulary: Vocabulary,
@@ -62,30 +59,14 @@ impl SpeechModel {
 
     /// Writes the model to `model.safetensors` of a folder.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        let refuse = |e: String| Error::invalid("model", e);
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
-        let about = About {
-            format: FORMAT.to_owned(),
+        let metadata = Metadata {
             config: self.config.clone(),
             front: self.front.clone(),
             vocabulary: self.vocabulary.clone(),
             attention: self.attention,
         };
-        let about = serde_json::to_string(&about).map_err(|e| refuse(e.to_string()))?;
-        let states: Vec<MapState> =
-            self.network.attentions().iter().map(|a| a.map_state()).collect();
-        let parts = [
-            ("maps", postcard::to_stdvec(&states).map_err(|e| refuse(e.to_string()))?),
-            ("weights", self.network.to_bytes()?),
-        ];
-        let mut views = BTreeMap::new();
-        for (name, bytes) in &parts {
-            let view = TensorView::new(Dtype::U8, vec![bytes.len()], bytes);
-            views.insert(*name, view.map_err(|e| refuse(e.to_string()))?);
-        }
-        let header = HashMap::from([("about".to_owned(), about)]);
-        let bytes =
-            safetensors::serialize(views, Some(header)).map_err(|e| refuse(e.to_string()))?;
+        let bytes = store::write(SCHEMA, VERSION, &metadata, &self.network.state()?)?;
         Ok(write_atomically(folder.join(FILE), &bytes)?)
     }
 
@@ -97,34 +78,12 @@ impl SpeechModel {
     }
 
     fn from_bytes(bytes: &[u8], device: &Device) -> Result<Self> {
-        let refuse = |reason: String| Error::invalid("model", reason);
-        let damaged = |e: safetensors::SafeTensorError| refuse(format!("damaged: {e}"));
-        let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
-        let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
-        let header = header.metadata().clone().unwrap_or_default();
-        let Some(about) = header.get("about") else {
-            return Err(refuse("no speech recogniser".into()));
-        };
-        let About { format, config, front, vocabulary, attention } =
-            serde_json::from_str(about).map_err(|e| refuse(format!("damaged: {e}")))?;
-        if format != FORMAT {
-            return Err(refuse(format!("a recogniser of another version, {format}")));
-        }
+        let (metadata, tensors) = store::read(bytes, SCHEMA, VERSION)?;
+        let Metadata { config, front, vocabulary, attention } = metadata;
         if config.input != front.dim() || config.vocabulary != vocabulary.size() {
-            return Err(refuse("damaged: its parts do not fit together".into()));
+            return Err(Error::invalid("model", "damaged: its parts do not fit together"));
         }
-        let network = Recogniser::new(&config, attention, device)?;
-        let network = network.with_weights(file.tensor("weights").map_err(damaged)?.data())?;
-        let states: Vec<MapState> =
-            postcard::from_bytes(file.tensor("maps").map_err(damaged)?.data())
-                .map_err(|e| refuse(format!("damaged maps: {e}")))?;
-        let attentions = network.attentions();
-        if states.len() != attentions.len() {
-            return Err(refuse("maps of another model".into()));
-        }
-        for (attention, state) in attentions.into_iter().zip(states) {
-            attention.set_map_state(state)?;
-        }
+        let network = Recogniser::new(&config, attention, device)?.with_state(&tensors)?;
         Ok(Self { config, front, vocabulary, attention, network })
     }
 

@@ -9,7 +9,9 @@ pub use adam::AdamOptions;
 pub(crate) use batches::Batches;
 
 use crate::bert::Bert;
-use crate::layer::FavorAttention;
+use crate::layer::{FavorAttention, MapState};
+use crate::store::{Stored, Tensors, Views};
+use crate::weights;
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -18,6 +20,9 @@ use serde::{Deserialize, Serialize};
 
 /// The stream that seeds the dropout of each step.
 const PURPOSE: u64 = 0x7374_6570;
+
+/// The tensor of a file that holds what maps have learned.
+const MAPS: &str = "maps";
 
 /// How long and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -47,7 +52,7 @@ impl Schedule {
     }
 }
 
-/// What can be trained: any module whose attention is ours and whose weights go into a file.
+/// What can be trained and kept in a file: any module whose attention is ours.
 pub trait Model: Module {
     /// Where the weights are.
     fn device(&self) -> Device;
@@ -55,11 +60,34 @@ pub trait Model: Module {
     /// All layers of attention, in their order.
     fn attentions(&self) -> Vec<&FavorAttention>;
 
-    /// The weights as the bytes of a safetensors file.
-    fn to_bytes(&self) -> Result<Vec<u8>>;
+    /// All that the model has learned, to be kept in a file: its weights by their paths, and what its
+    /// maps know of the data.
+    fn state(&self) -> Result<Tensors> {
+        let mut tensors = weights::collect(self, weights::own_names)?;
+        let maps: Vec<MapState> = self.attentions().iter().map(|a| a.map_state()).collect();
+        let maps = postcard::to_stdvec(&maps).map_err(|e| Error::invalid("maps", e.to_string()))?;
+        tensors.insert(MAPS.to_owned(), Stored::bytes(maps));
+        Ok(tensors)
+    }
 
-    /// The same model with the weights of such a file.
-    fn with_weights(self, bytes: &[u8]) -> Result<Self>;
+    /// The same model as it was when its state was kept.
+    fn with_state(self, tensors: &Views<'_>) -> Result<Self> {
+        let damaged = |reason: String| Error::invalid("maps", reason);
+        let maps = tensors.get(MAPS).ok_or_else(|| damaged("missing from the file".into()))?;
+        let maps: Vec<MapState> =
+            postcard::from_bytes(maps.data()).map_err(|e| damaged(format!("damaged: {e}")))?;
+        let device = self.device();
+        let model = weights::load(self, tensors, weights::own_names, &device)?;
+        let attentions = model.attentions();
+        if maps.len() != attentions.len() {
+            let (found, layers) = (maps.len(), attentions.len());
+            return Err(damaged(format!("of {found} layers for a model of {layers}")));
+        }
+        for (attention, state) in attentions.into_iter().zip(maps) {
+            attention.set_map_state(state)?;
+        }
+        Ok(model)
+    }
 }
 
 /// A model in training.

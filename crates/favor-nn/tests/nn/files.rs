@@ -136,5 +136,5 @@ fn tasks_that_make_no_sense() {
     let message = Task::read("qqp", folder.path()).unwrap_err().to_string();
     assert!(message.contains("cola, mrpc"), "{message}");
     let message = Task::read("rte", folder.path()).unwrap_err().to_string();
-    assert!(message.contains("FAVOR_DATA"), "{message}");
+    assert!(message.contains("RTE") && message.contains("no such folder"), "{message}");
 }
