@@ -48,8 +48,8 @@ impl From<favor_nn::Error> for Failure {
     }
 }
 
-impl From<favor_lab::output::OutputError> for Failure {
-    fn from(error: favor_lab::output::OutputError) -> Self {
+impl From<favor_io::OutputError> for Failure {
+    fn from(error: favor_io::OutputError) -> Self {
         Self::Lab(error.into())
     }
 }

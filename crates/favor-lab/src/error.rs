@@ -1,7 +1,7 @@
 //! What can go wrong in an experiment, as one line for the person who started it.
 
-use crate::input::InputError;
-use crate::output::OutputError;
+use favor_io::OutputError;
+use favor_io::arrays::InputError;
 
 /// The result of every experiment.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -10,12 +10,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file could not be read.
+    /// A file could not be read or written.
     #[error(transparent)]
-    Input(#[from] InputError),
-    /// A file could not be written.
-    #[error(transparent)]
-    Output(#[from] OutputError),
+    Io(#[from] favor_io::Error),
     /// The library refused the data.
     #[error("{place}{reason}")]
     Library {
@@ -28,6 +25,18 @@ pub enum Error {
     /// The request makes no sense: what is wrong and what would be right.
     #[error("{0}")]
     Invalid(String),
+}
+
+impl From<InputError> for Error {
+    fn from(reason: InputError) -> Self {
+        Self::Io(reason.into())
+    }
+}
+
+impl From<OutputError> for Error {
+    fn from(reason: OutputError) -> Self {
+        Self::Io(reason.into())
+    }
 }
 
 impl From<favor::Error> for Error {

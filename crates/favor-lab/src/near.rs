@@ -3,16 +3,18 @@
 //! Beside the error for each width stand what the window alone would give, without anything of what
 //! lies further off, and the plain mean of the values.
 
-use crate::figure::{Figure, Panel, Series};
 use crate::inspect::Request as Files;
-use crate::progress::{Counter, Listener};
-use crate::table::Table;
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
 use favor::{
     Family, FeatureSpec, Kernel, Matrix, Moments, Options, Tensor, attention,
     exact_attention_tensors,
 };
+use favor_figure::{Figure, Panel, Series};
+use favor_io::numbers::percent;
+use favor_io::progress::{Counter, Listener};
+use favor_io::stats::mean;
+use favor_io::table::Table;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -172,14 +174,9 @@ fn window(
     Ok(out)
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 impl Found {
     /// A table for people.
     pub fn to_text(&self) -> String {
-        let percent = |x: f64| format!("{:.1} %", 100.0 * x);
         let worst = |v: &[f64]| v.iter().copied().fold(0.0, f64::max);
         let mut table = Table::new("window");
         for (group, name) in [

@@ -1,8 +1,8 @@
 //! The demonstration on a small scale.
 
 use favor::Family;
+use favor_io::progress::{Tick, silent};
 use favor_lab::demo::{Setup, run};
-use favor_lab::progress::{Tick, silent};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 

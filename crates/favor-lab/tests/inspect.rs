@@ -1,8 +1,8 @@
 //! `inspect` on small files: figures, orderings, samples and refusals.
 
 use favor::{Family, Matrix, draw::Stream};
+use favor_io::progress::silent;
 use favor_lab::inspect::{InputScale, Inspection, Request, inspect};
-use favor_lab::progress::silent;
 use std::path::Path;
 
 fn write(folder: &Path, name: &str, rows: usize, columns: usize, seed: u64) -> String {

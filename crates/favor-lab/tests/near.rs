@@ -1,8 +1,8 @@
 //! `near` on small files: what windows must do whatever the data, and refusals.
 
 use favor::{Family, Matrix, draw::Stream};
+use favor_io::progress::silent;
 use favor_lab::near::{Request, measure};
-use favor_lab::progress::silent;
 use std::path::Path;
 
 fn write(folder: &Path, name: &str, rows: usize, seed: u64) -> String {

@@ -2,8 +2,8 @@
 
 use favor::Family;
 use favor::draw::Stream;
-use favor_lab::data::{DataFolder, data_folder};
-use favor_lab::progress::{Tick, silent};
+use favor_io::data::{DataFolder, data_folder};
+use favor_io::progress::{Tick, silent};
 use favor_lab::uci::{QueryMoments, Reproduction, Set, Setup, reproduce};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

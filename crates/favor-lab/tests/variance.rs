@@ -1,9 +1,10 @@
 //! The variance experiment on a small scale.
 
 use favor::Family;
+use favor_io::data::{DataFolder, data_folder};
+use favor_io::progress::silent;
 use favor_lab::families::SHOWN;
-use favor_lab::progress::silent;
-use favor_lab::variance::{DataFolder, Regime, Setup, data_folder, reproduce};
+use favor_lab::variance::{Regime, Setup, reproduce};
 use std::path::{Path, PathBuf};
 
 fn tiny() -> Setup {

@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// A file could not be written.
     #[error(transparent)]
-    Output(#[from] favor_lab::output::OutputError),
+    Output(#[from] favor_io::OutputError),
     /// A folder of data is not there.
     #[error("{}: no such folder; it should hold {wanted}", path.display())]
     NoData {

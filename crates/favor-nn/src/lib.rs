@@ -7,7 +7,6 @@ pub mod bert;
 mod error;
 pub mod host;
 mod layer;
-mod npy;
 pub mod run;
 pub mod speech;
 pub mod store;

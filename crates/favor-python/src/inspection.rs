@@ -5,10 +5,10 @@ use crate::arrays;
 use crate::errors;
 use crate::run::run;
 use favor::{Family, Kernel, Matrix};
+use favor_io::arrays::Heads;
+use favor_io::progress::silent;
 use favor_lab::families::SHOWN;
-use favor_lab::input::Heads;
 use favor_lab::inspect::{InputScale, Request, inspect_arrays};
-use favor_lab::progress::silent;
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 

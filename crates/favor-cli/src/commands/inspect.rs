@@ -2,8 +2,9 @@
 
 use crate::failure::Outcome;
 use crate::terminal::{self, Bar};
+use favor_io::write_atomically;
+use favor_lab::families;
 use favor_lab::inspect::{InputScale, Request, inspect};
-use favor_lab::{families, output};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -82,7 +83,7 @@ impl Arguments {
         let found = inspect(&request, &|tick| bar.show(tick))?;
         drop(bar);
         if let Some(path) = &self.plot {
-            output::write_atomically(path, found.to_svg().as_bytes())?;
+            write_atomically(path, found.to_svg().as_bytes())?;
         }
         terminal::print(&if self.json { found.to_json() } else { found.to_text() })
     }

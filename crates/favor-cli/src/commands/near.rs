@@ -2,8 +2,8 @@
 
 use crate::failure::Outcome;
 use crate::terminal::{self, Bar};
+use favor_io::write_atomically;
 use favor_lab::near::{Request, measure};
-use favor_lab::output;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -64,7 +64,7 @@ impl Arguments {
         let found = measure(&request, &|tick| bar.show(tick))?;
         drop(bar);
         if let Some(path) = &self.plot {
-            output::write_atomically(path, found.to_svg().as_bytes())?;
+            write_atomically(path, found.to_svg().as_bytes())?;
         }
         terminal::print(&if self.json { found.to_json() } else { found.to_text() })
     }

@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::terminal::{self, Bar};
-use favor_lab::data::data_folder;
+use favor_io::data::data_folder;
 use favor_lab::uci::{self, QueryMoments};
 use favor_lab::variance;
 use std::path::PathBuf;

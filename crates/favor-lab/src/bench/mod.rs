@@ -12,9 +12,9 @@ mod work;
 pub use report::{Measured, to_json, to_text};
 pub use work::Work;
 
-use crate::progress::{Counter, Listener};
 use crate::{Error, Result};
 use favor::Family;
+use favor_io::progress::{Counter, Listener};
 use inputs::Inputs;
 
 /// What to measure.

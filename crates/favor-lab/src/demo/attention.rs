@@ -3,9 +3,9 @@
 use super::curve::{self, FamilyCurve};
 use super::{CurvePoint, Setup, data};
 use crate::Result;
-use crate::progress::Counter;
 use favor::diagnose::{Estimator, predict, relative_error, sample, uniform_error};
 use favor::{Kernel, Mask, Moments, exact_attention, feature_attention};
+use favor_io::progress::Counter;
 use rayon::prelude::*;
 use serde::Serialize;
 

@@ -2,8 +2,8 @@
 
 use super::{Demo, FamilyCurve, Timing};
 use crate::families::style;
-use crate::figure::{Figure, Panel, Scale, Series};
 use favor::Family;
+use favor_figure::{Figure, Panel, Scale, Series};
 
 impl Demo {
     /// Error of the product against the number of features, and time against the number of points.

@@ -4,8 +4,8 @@
 use super::curve::{self, FamilyCurve};
 use super::{Setup, data};
 use crate::Result;
-use crate::progress::Counter;
 use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, kernel_product};
+use favor_io::progress::Counter;
 use serde::Serialize;
 
 /// Arms of the spiral.

@@ -2,8 +2,8 @@
 
 use super::Setup;
 use crate::Result;
-use crate::progress::Counter;
 use favor::{Family, FeatureMap, FeatureSpec, Kernel, Moments};
+use favor_io::progress::Counter;
 use rayon::prelude::*;
 use serde::Serialize;
 

@@ -17,9 +17,9 @@ pub use classify::{ClassifyResult, Regions};
 pub use curve::{CurvePoint, FamilyCurve};
 pub use product::{ProductResult, Timing};
 
-use crate::progress::{Counter, Listener};
 use crate::{Error, Result};
 use favor::Family;
+use favor_io::progress::{Counter, Listener};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -117,7 +117,8 @@ pub struct Demo {
 /// Runs all three jobs.
 ///
 /// ```
-/// use favor_lab::{demo, progress};
+/// use favor_io::progress;
+/// use favor_lab::demo;
 /// let found = demo::run(&demo::Setup::small(1), &progress::silent)?;
 /// assert!(found.to_html().starts_with("<!doctype html>"));
 /// # Ok::<(), favor_lab::Error>(())

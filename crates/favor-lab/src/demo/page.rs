@@ -1,8 +1,8 @@
 //! The demonstration as one page: no scripts, nothing loaded from elsewhere.
 
 use super::{Demo, curve};
-use crate::table::percent;
 use favor::Family;
+use favor_io::numbers::percent;
 use std::fmt::Write;
 
 const CSS: &str = include_str!("page.css");

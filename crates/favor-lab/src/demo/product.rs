@@ -3,10 +3,10 @@
 use super::curve::{self, FamilyCurve};
 use super::{Setup, data};
 use crate::Result;
-use crate::progress::Counter;
 use favor::diagnose::relative_error;
 use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, Options, Tensor};
 use favor::{exact_attention_tensors, kernel_product};
+use favor_io::progress::Counter;
 use serde::Serialize;
 use std::time::Instant;
 

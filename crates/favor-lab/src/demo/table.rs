@@ -1,8 +1,9 @@
 //! The figures of all families side by side, for the page and the terminal.
 
 use super::{Demo, curve};
-use crate::table::{Table, percent};
 use favor::Family;
+use favor_io::numbers::percent;
+use favor_io::table::Table;
 
 /// One family's figures at the shown number of features.
 pub(super) struct Line {

@@ -1,8 +1,8 @@
 //! The demonstration in a few lines for the terminal.
 
 use super::{Demo, FamilyCurve, curve};
-use crate::table::percent;
 use favor::Family;
+use favor_io::numbers::percent;
 use std::fmt::Write;
 use std::path::Path;
 

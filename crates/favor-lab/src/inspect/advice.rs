@@ -2,9 +2,9 @@
 
 use super::closed::WANTED;
 use super::report::{FamilyReport, Recommendation};
-use crate::table::{figures, percent};
 use favor::Family;
 use favor::diagnose::{Candidate, recommend};
+use favor_io::numbers::{figures, percent};
 
 /// An error above this share of the uniform baseline's is close to it.
 const CLOSE: f64 = 0.8;

@@ -5,6 +5,7 @@ use super::report::Measured;
 use super::{DRAWS, Request};
 use favor::diagnose::{effective_sample_sizes, kernel_error, relative_error};
 use favor::{Error, Family, FeatureMap, FeatureSpec, Mask, feature_attention};
+use favor_io::stats::median;
 
 /// The means over [`DRAWS`] draws of `features` features.
 pub(super) fn measure(
@@ -77,9 +78,4 @@ impl Mean {
     fn value(&self) -> Option<f64> {
         self.sum.map(|s| s / self.count).filter(|v| v.is_finite())
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -27,8 +27,8 @@ pub use report::{FamilyReport, HeadReport, Inspection, Measured, PairSample, Rec
 pub use request::{InputScale, Request};
 
 use crate::Result;
-use crate::input::Heads;
-use crate::progress::{Counter, Listener};
+use favor_io::arrays::Heads;
+use favor_io::progress::{Counter, Listener};
 use head::Head;
 use rayon::prelude::*;
 use request::Inputs;
@@ -45,7 +45,8 @@ pub const MOST_FEATURES: usize = 1 << 16;
 /// Reads the files of a request and inspects every head.
 ///
 /// ```
-/// use favor_lab::{inspect, progress};
+/// use favor_io::progress;
+/// use favor_lab::inspect;
 /// let folder = tempfile::tempdir()?;
 /// let file = folder.path().join("x.csv");
 /// std::fs::write(&file, "0.1,0.2\n-0.3,0.1\n0.2,-0.2\n")?;
@@ -66,7 +67,8 @@ pub fn inspect(request: &Request, listener: &Listener<'_>) -> Result<Inspection>
 ///
 /// ```
 /// use favor::Matrix;
-/// use favor_lab::{input::Heads, inspect, progress};
+/// use favor_io::{arrays::Heads, progress};
+/// use favor_lab::inspect;
 /// let x = Matrix::from_fn(3, 2, |i, l| 0.1 * (i + l) as f64);
 /// let side = || Heads { heads: vec![x.clone()], three_dimensional: false };
 /// let request = inspect::Request { features: vec![16], ..inspect::Request::new("x", "y") };

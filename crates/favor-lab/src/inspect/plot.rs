@@ -2,8 +2,8 @@
 
 use super::Inspection;
 use crate::families::style;
-use crate::figure::{Bars, Figure, Panel, Series};
 use favor::Family;
+use favor_figure::{Bars, Figure, Panel, Series};
 
 const LABEL: &str = "mean log (Var / K²) of one feature";
 

@@ -2,9 +2,9 @@
 
 use super::MOST_FEATURES;
 use crate::families::SHOWN;
-use crate::input::{self, Heads};
 use crate::{Error, Result};
 use favor::{Family, Kernel, Matrix};
+use favor_io::arrays::{self, Heads};
 
 /// The factor that queries and keys are multiplied by before the kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -105,9 +105,9 @@ impl Request {
 
     /// Reads the files and checks that they fit each other.
     pub(crate) fn read(&self) -> Result<Inputs> {
-        let queries = input::read_spec(&self.queries)?;
-        let keys = input::read_spec(&self.keys)?;
-        let values = self.values.as_deref().map(input::read_spec).transpose()?;
+        let queries = arrays::read_spec(&self.queries)?;
+        let keys = arrays::read_spec(&self.keys)?;
+        let values = self.values.as_deref().map(arrays::read_spec).transpose()?;
         self.put_together(queries, keys, values)
     }
 

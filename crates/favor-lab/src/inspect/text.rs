@@ -1,7 +1,9 @@
 //! The inspection as text.
 
 use super::report::{FamilyReport, HeadReport, Inspection};
-use crate::table::{self, Table, fixed, optional, optional_count};
+use favor_io::numbers::{count, figures, fixed, optional, optional_count};
+use favor_io::stats::median;
+use favor_io::table::Table;
 use std::fmt::Write;
 
 impl Inspection {
@@ -58,7 +60,7 @@ impl Inspection {
             let _ = writeln!(
                 out,
                 "  output error of the plain mean of the values (uniform baseline): {}",
-                table::figures(uniform)
+                figures(uniform)
             );
         }
         if let Some(recommendation) = &head.recommendation {
@@ -78,7 +80,7 @@ impl Inspection {
         out.push_str(&self.table("family", &rows).render("  "));
         let uniform: Vec<f64> = self.heads.iter().filter_map(|h| h.uniform_error).collect();
         if !uniform.is_empty() {
-            let text = table::figures(median(uniform));
+            let text = figures(median(uniform));
             let _ = writeln!(out, "  output error of the uniform baseline: {text}");
         }
         self.count_useful(out);
@@ -124,7 +126,7 @@ impl Inspection {
         }
         for row in rows {
             let mut cells = vec![row.name.to_owned(), fixed(row.objective), fixed(row.variance)];
-            cells.push(table::count(row.pair));
+            cells.push(count(row.pair));
             cells.push(optional_count(row.row_sum));
             if has_values {
                 cells.push(optional_count(row.output));
@@ -227,14 +229,5 @@ impl Row {
             output: maybe(&|r| r.output),
             measured,
         }
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => 0.5 * (values[n / 2 - 1] + values[n / 2]),
     }
 }

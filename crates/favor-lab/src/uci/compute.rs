@@ -3,9 +3,10 @@
 use super::report::{Curve, Exact, Point, SetResult};
 use super::split::{Part, Split};
 use super::{QueryMoments, Set, Setup, classify};
-use crate::progress::{Counter, Listener};
 use crate::{Error, Result};
 use favor::{Family, Moments};
+use favor_io::progress::{Counter, Listener};
+use favor_io::stats::mean_and_deviation;
 use rayon::prelude::*;
 
 /// The results of every set.
@@ -65,7 +66,7 @@ pub(super) fn results(
                 let own = tasks.iter().zip(&tested).filter(|(t, _)| t.is(set, family));
                 let shares: Vec<f64> =
                     own.map(|(_, counts)| share(counts[m], &split.test)).collect();
-                let (accuracy, deviation) = spread(&shares);
+                let (accuracy, deviation) = mean_and_deviation(&shares);
                 let (place, right) = choice(set, family, m);
                 let validation = share(right, &split.validation) / setup.seeds as f64;
                 let sigma = setup.sigmas[place];
@@ -164,14 +165,6 @@ fn share(right: usize, part: &Part) -> f64 {
     right as f64 / part.labels.len() as f64
 }
 
-/// Mean and standard deviation.
-fn spread(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,11 +173,5 @@ mod tests {
     fn of_equal_counts_the_smallest_sigma_is_chosen() {
         assert_eq!(best([3, 7, 5, 7].into_iter()), (1, 7));
         assert_eq!(best([0, 0].into_iter()), (0, 0));
-    }
-
-    #[test]
-    fn spreads_are_those_of_a_sample() {
-        assert_eq!(spread(&[1.0, 3.0]), (2.0, 2.0_f64.sqrt()));
-        assert_eq!(spread(&[5.0]), (5.0, 0.0));
     }
 }

@@ -4,8 +4,9 @@ use super::Reproduction;
 use super::ranking::standing;
 use crate::families::PAPER;
 use crate::finding::Finding;
-use crate::table::fixed;
 use favor::Family;
+use favor_io::numbers::fixed;
+use favor_io::stats::mean;
 
 /// All findings that the families can speak to.
 pub(super) fn compare(found: &Reproduction) -> Vec<Finding> {
@@ -84,7 +85,7 @@ fn not_worse(found: &Reproduction, family: Family, other: Family) -> Finding {
             Some(found.average(family, m)?.accuracy - found.average(other, m)?.accuracy)
         })
         .collect();
-    let gap = 100.0 * gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let gap = 100.0 * mean(&gaps);
     let (_, beaten) = standing(found, family, &[other]);
     Finding {
         claim: format!("ours: {family} is nowhere clearly less accurate than {other}"),

@@ -35,12 +35,12 @@ pub use ranking::Rank;
 pub use report::{Curve, Exact, Point, Reproduction, SetResult};
 pub use set::{Set, parse_sets};
 
-use crate::data::DataFolder;
-use crate::output::{OutputError, write_atomically};
-use crate::progress::Listener;
 use crate::{Error, Result};
 use favor::Family;
 use favor::draw::Stream;
+use favor_io::data::DataFolder;
+use favor_io::progress::Listener;
+use favor_io::{create_folder, write_atomically};
 use split::Split;
 use std::path::Path;
 
@@ -107,7 +107,8 @@ impl Setup {
 /// is not there.
 ///
 /// ```no_run
-/// use favor_lab::{data, progress, uci};
+/// use favor_io::{data, progress};
+/// use favor_lab::uci;
 /// let folder = data::data_folder(None);
 /// let out = std::path::Path::new("favor-uci");
 /// let setup = uci::Setup { seeds: 5, ..uci::Setup::paper() };
@@ -123,8 +124,7 @@ pub fn reproduce(
 ) -> Result<Reproduction> {
     setup.check()?;
     let splits = load(setup, data)?;
-    std::fs::create_dir_all(out)
-        .map_err(|reason| OutputError { path: out.to_path_buf(), reason })?;
+    create_folder(out)?;
     let sets = compute::results(setup, &splits, listener)?;
     let found = Reproduction::new(setup.clone(), sets);
     write_atomically(out.join("uci.csv"), found.to_csv().as_bytes())?;

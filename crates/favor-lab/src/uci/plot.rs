@@ -3,7 +3,7 @@
 use super::report::Mean;
 use super::{QueryMoments, Reproduction, SetResult};
 use crate::families::style;
-use crate::figure::{Figure, Panel, Scale, Series};
+use favor_figure::{Figure, Panel, Scale, Series};
 
 /// Neighbouring series stand this much apart, as a factor of M, so that bars do not cover others.
 const APART: f64 = 1.035;

@@ -3,6 +3,7 @@
 use super::Reproduction;
 use super::report::Mean;
 use favor::Family;
+use favor_io::stats::mean;
 
 /// One family in the ranking.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +33,7 @@ fn row(found: &Reproduction, family: Family, families: &[Family]) -> Rank {
     let places = 0..found.setup.features.len();
     let averages: Vec<f64> =
         places.filter_map(|m| Some(found.average(family, m)?.accuracy)).collect();
-    let overall = averages.iter().sum::<f64>() / averages.len() as f64;
+    let overall = mean(&averages);
     let (best, beaten) = standing(found, family, families);
     Rank { family, averages, overall, best, beaten }
 }

@@ -1,7 +1,8 @@
 //! The experiment as text.
 
 use super::{QueryMoments, Reproduction};
-use crate::table::{Table, figures};
+use favor_io::numbers::{figures, fixed};
+use favor_io::table::Table;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -108,5 +109,5 @@ impl Reproduction {
 
 /// A share in percent, without the sign.
 fn percent(share: f64) -> String {
-    format!("{:.2}", 100.0 * share)
+    fixed(100.0 * share)
 }

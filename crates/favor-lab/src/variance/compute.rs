@@ -4,10 +4,11 @@ use super::Setup;
 use super::data::Sources;
 use super::regime::Regime;
 use super::report::{Curve, Point};
-use crate::progress::{Counter, Listener};
 use crate::{Result, pairs};
 use favor::diagnose::Estimator;
 use favor::{Family, Kernel, Matrix, Moments};
+use favor_io::progress::{Counter, Listener};
+use favor_io::stats::mean_and_deviation;
 use rayon::prelude::*;
 
 /// One pair of sets at σ = 1. Other σ enter through the kernel's input scale.
@@ -85,10 +86,11 @@ fn cell(pair: &Pair, family: Family, kernel: Kernel) -> favor::Result<Cell> {
 
 /// Mean and standard deviation over the sets.
 fn point(sigma: f64, cells: Vec<Cell>) -> Point {
-    let (log_relative_variance, relative_deviation) =
-        spread(cells.iter().map(|c| c.relative).collect());
-    let (log_variance_over_kernel, over_kernel_deviation) =
-        spread(cells.iter().map(|c| c.over_kernel).collect());
+    let over = |value: fn(&Cell) -> f64| {
+        mean_and_deviation(&cells.iter().map(value).collect::<Vec<f64>>())
+    };
+    let (log_relative_variance, relative_deviation) = over(|c| c.relative);
+    let (log_variance_over_kernel, over_kernel_deviation) = over(|c| c.over_kernel);
     Point {
         sigma,
         log_relative_variance,
@@ -96,11 +98,4 @@ fn point(sigma: f64, cells: Vec<Cell>) -> Point {
         log_variance_over_kernel,
         over_kernel_deviation,
     }
-}
-
-fn spread(values: Vec<f64>) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
 }

@@ -19,16 +19,16 @@ mod regime;
 mod report;
 mod text;
 
-pub use crate::data::{DataFolder, data_folder};
 pub use crate::finding::Finding;
 pub use regime::Regime;
 pub use report::{Curve, Missing, Point, Reproduction};
 
 use crate::families::SHOWN;
-use crate::output::{OutputError, write_atomically};
-use crate::progress::Listener;
 use crate::{Error, Result};
 use favor::Family;
+use favor_io::data::DataFolder;
+use favor_io::progress::Listener;
+use favor_io::{create_folder, write_atomically};
 use std::path::Path;
 
 /// The size of the experiment.
@@ -66,8 +66,9 @@ impl Setup {
 /// made if it is not there. Kinds of data whose files are missing are left out and named.
 ///
 /// ```no_run
-/// use favor_lab::{progress, variance};
-/// let folder = variance::data_folder(None);
+/// use favor_io::{data, progress};
+/// use favor_lab::variance;
+/// let folder = data::data_folder(None);
 /// let out = std::path::Path::new("favor-variance");
 /// let found = variance::reproduce(&variance::Setup::paper(), &folder, out, &progress::silent)?;
 /// print!("{}", found.to_text(out));
@@ -101,9 +102,8 @@ fn compare(
         let reason = "the variance experiment needs rows, sets and factors above zero";
         return Err(Error::Invalid(reason.to_owned()));
     }
-    let (sources, missing) = data.load(&setup.regimes)?;
-    std::fs::create_dir_all(out)
-        .map_err(|reason| OutputError { path: out.to_path_buf(), reason })?;
+    let (sources, missing) = data::load(data, &setup.regimes)?;
+    create_folder(out)?;
     let curves = compute::curves(setup, &sources, listener)?;
     let findings = findings::compare(&curves);
     Ok(Reproduction { setup: setup.clone(), curves, findings, missing })

@@ -2,8 +2,8 @@
 
 use super::{Curve, Regime, Reproduction};
 use crate::families::style;
-use crate::figure::{Figure, Panel, Series};
 use favor::Family;
+use favor_figure::{Figure, Panel, Series};
 
 impl Reproduction {
     /// One panel a kind of data.

@@ -2,8 +2,9 @@
 
 use super::report::{curve, gaps};
 use super::{Regime, Reproduction};
-use crate::table::{Table, fixed};
 use favor::Family;
+use favor_io::numbers::fixed;
+use favor_io::table::Table;
 use std::fmt::Write;
 use std::path::Path;
 

@@ -24,7 +24,7 @@ impl Features {
 
     /// A NumPy file of ready features, `[frames, numbers]`.
     pub fn read(path: &Path) -> Result<Self> {
-        let found = favor_lab::input::read(path, None)
+        let found = favor_io::arrays::read(path, None)
             .map_err(|e| Error::invalid("features", e.to_string().replace('\n', " ")))?;
         let [matrix] = &found.heads[..] else {
             return Err(Error::file(path, "features are a matrix [frames, numbers]"));

@@ -9,7 +9,7 @@ use crate::train::Model;
 use crate::weights;
 use crate::{Error, Result};
 use burn::tensor::Device;
-use favor_lab::output::write_atomically;
+use favor_io::write_atomically;
 use std::collections::HashMap;
 use std::path::Path;
 

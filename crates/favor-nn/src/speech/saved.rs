@@ -11,7 +11,7 @@ use crate::store;
 use crate::train::Model;
 use crate::{Error, Result};
 use burn::tensor::Device;
-use favor_lab::output::write_atomically;
+use favor_io::write_atomically;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

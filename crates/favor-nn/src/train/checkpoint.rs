@@ -4,7 +4,7 @@ use super::adam::Means;
 use super::{Model, Trainer};
 use crate::store::{self, Stored, Views};
 use crate::{Error, Result};
-use favor_lab::output::write_atomically;
+use favor_io::write_atomically;
 use safetensors::tensor::TensorView;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

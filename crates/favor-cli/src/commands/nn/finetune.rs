@@ -2,7 +2,7 @@
 
 use super::{AttentionArguments, Redraw, print, watched};
 use crate::failure::Outcome;
-use favor_lab::data::data_folder;
+use favor_io::data::data_folder;
 use favor_nn::run::{FinetuneRequest, TuningOptions, finetune};
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 use super::finetune::TuningArguments;
 use super::{Redraw, print, watched};
 use crate::failure::Outcome;
-use favor_lab::data::data_folder;
+use favor_io::data::data_folder;
 use favor_nn::Attention;
 use favor_nn::run::{GlueRequest, glue, plan};
 use favor_nn::task::Glue;

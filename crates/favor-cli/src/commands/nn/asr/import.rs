@@ -2,7 +2,7 @@
 
 use super::super::print;
 use crate::failure::Outcome;
-use favor_lab::data::data_folder;
+use favor_io::data::data_folder;
 use favor_nn::speech::{Corpus, import};
 use std::path::PathBuf;
 

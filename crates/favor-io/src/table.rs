@@ -1,28 +1,31 @@
-//! Tables of text with aligned columns, and numbers that fit into them.
+//! Tables of text with aligned columns.
 
 /// A table whose first column is text and whose other columns are numbers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Table {
+pub struct Table {
     /// For each column the name of its group (may be empty) and its own.
     columns: Vec<(String, String)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(first: &str) -> Self {
+    /// A table without rows whose first column has this name.
+    pub fn new(first: &str) -> Self {
         Self { columns: vec![(String::new(), first.to_owned())], rows: vec![] }
     }
 
-    pub(crate) fn column(&mut self, group: impl Into<String>, name: impl Into<String>) {
+    /// Adds a column of numbers; neighbouring columns of one group share a heading.
+    pub fn column(&mut self, group: impl Into<String>, name: impl Into<String>) {
         self.columns.push((group.into(), name.into()));
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    /// Adds a row: one cell per column.
+    pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
     /// The lines of the table, each with `indent` before it.
-    pub(crate) fn render(&self, indent: &str) -> String {
+    pub fn render(&self, indent: &str) -> String {
         let mut widths: Vec<usize> = self
             .columns
             .iter()
@@ -85,9 +88,10 @@ fn rule(name: &str, width: usize) -> String {
     }
     let free = width.saturating_sub(length(name) + 2);
     let (left, right) = (free / 2, free - free / 2);
-    match width >= length(name) + 2 {
-        true => format!("{} {name} {}", "─".repeat(left), "─".repeat(right)),
-        false => format!("{name:<width$}"),
+    if width >= length(name) + 2 {
+        format!("{} {name} {}", "─".repeat(left), "─".repeat(right))
+    } else {
+        format!("{name:<width$}")
     }
 }
 
@@ -99,56 +103,6 @@ fn line(out: &mut String, indent: &str, text: &str) {
 
 fn length(text: &str) -> usize {
     text.chars().count()
-}
-
-/// A number with three figures.
-pub(crate) fn figures(value: f64) -> String {
-    let size = value.abs();
-    match size {
-        _ if !value.is_finite() => "-".to_owned(),
-        0.0 => "0".to_owned(),
-        1e-3..1e4 => {
-            let decimals = (2 - size.log10().floor() as i32).clamp(0, 4) as usize;
-            format!("{value:.decimals$}")
-        }
-        _ => format!("{value:.1e}"),
-    }
-}
-
-/// The same, or a dash.
-pub(crate) fn optional(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), figures)
-}
-
-/// A number with two decimals.
-pub(crate) fn fixed(value: f64) -> String {
-    if value.abs() < 1e6 { format!("{value:.2}") } else { format!("{value:.1e}") }
-}
-
-/// How many features, rounded up.
-pub(crate) fn count(value: f64) -> String {
-    match value {
-        _ if !value.is_finite() => "-".to_owned(),
-        v if v < 99_999.5 => format!("{}", v.ceil()),
-        v if v < 1e100 => format!("{v:.0e}"),
-        _ => "> 1e100".to_owned(),
-    }
-}
-
-/// The same, or a dash.
-pub(crate) fn optional_count(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), count)
-}
-
-/// A share in percent.
-pub(crate) fn percent(value: f64) -> String {
-    match 100.0 * value {
-        v if !v.is_finite() => "-".to_owned(),
-        v if v >= 999.5 => "> 1000 %".to_owned(),
-        v if v.abs() >= 9.95 => format!("{v:.0} %"),
-        v if v.abs() >= 0.95 => format!("{v:.1} %"),
-        v => format!("{v:.2} %"),
-    }
 }
 
 #[cfg(test)]
@@ -165,18 +119,5 @@ mod tests {
         let text = table.render("");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines, ["        a group", "family  x    yy    z", "pos     1    22  333"]);
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!(figures(0.12345), "0.123");
-        assert_eq!(figures(-12.345), "-12.3");
-        assert_eq!(figures(123_456.0), "1.2e5");
-        assert_eq!(figures(f64::NAN), "-");
-        assert_eq!(count(12.1), "13");
-        assert_eq!(count(1.26e9), "1e9");
-        assert_eq!(percent(0.1234), "12 %");
-        assert_eq!(percent(0.012), "1.2 %");
-        assert_eq!(percent(123.0), "> 1000 %");
     }
 }

@@ -1,6 +1,6 @@
 //! Where data are that the repository does not hold.
 
-use crate::{Error, Result};
+use crate::Error;
 use std::path::PathBuf;
 
 /// A folder of data and how it was chosen.
@@ -31,14 +31,10 @@ pub fn data_folder(given: Option<PathBuf>) -> DataFolder {
 
 impl DataFolder {
     /// An error if there is no such folder; `wanted` says what should be in it.
-    pub(crate) fn check(&self, wanted: &str) -> Result<()> {
-        match self.path.is_dir() {
-            true => Ok(()),
-            false => Err(Error::Invalid(format!(
-                "{}: the folder {} does not exist; give a folder with {wanted}",
-                self.chosen_by,
-                self.path.display()
-            ))),
+    pub fn check(&self, wanted: &str) -> Result<(), Error> {
+        if self.path.is_dir() {
+            return Ok(());
         }
+        Err(Error::NoFolder { path: self.path.clone(), wanted: wanted.to_owned() })
     }
 }

@@ -1,6 +1,6 @@
 //! Files of every kind are read back number by number, and broken ones are refused with words.
 
-use favor_lab::input::{Heads, Problem, read, read_spec, split_spec};
+use favor_io::arrays::{Heads, Problem, npy_bytes, read, read_spec, split_spec};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
 use std::fs;
@@ -105,6 +105,19 @@ fn npy_of_every_type_and_byte_order() {
     case!("u8", u64, COUNTS.map(|v| v + 9e15), |v: f64| v as u64);
     let path = folder.file("a.npy", npy("|u1", false, "(2, 3)", &[1, 2, 3, 4, 5, 255]));
     assert_eq!(two_by_three(&read(&path, None).unwrap())[5], 255.0);
+}
+
+#[test]
+fn npy_that_we_write() {
+    let folder = Folder::new();
+    // NumPy wants the numbers to begin at a multiple of 64 bytes.
+    for columns in [1, 10, 100, 1000, 10_000] {
+        let bytes = npy_bytes(1, columns, &vec![1.5; columns]);
+        assert_eq!((bytes.len() - 4 * columns) % 64, 0);
+    }
+    let values: Vec<f32> = SIX.iter().map(|v| *v as f32).collect();
+    let path = folder.file("a.npy", npy_bytes(2, 3, &values));
+    assert_eq!(two_by_three(&read(&path, None).unwrap()), SIX);
 }
 
 #[test]
@@ -271,7 +284,18 @@ fn csv_with_and_without_heading() {
         let path = folder.file("a.csv", text);
         assert_eq!(two_by_three(&read(&path, None).unwrap()), SIX, "{text:?}");
     }
+    // A comma or a line end in quotes belongs to its cell, and no cell is ever cut in two.
+    for text in [
+        "\"a, 2, b\",c,d\n1,-2,3.5\n4,-5.25,6\n",
+        "a,\"two\nlines\",c\n\"1\",\"-2\",\"3.5\"\n4,-5.25,6\n",
+    ] {
+        let path = folder.file("a.csv", text);
+        assert_eq!(two_by_three(&read(&path, None).unwrap()), SIX, "{text:?}");
+    }
     for (text, wanted) in [
+        ("a,b\n\"1,5\",2\n", "line 2, column 1: \"1,5\" is not a number"),
+        ("\"a\nb\",c\n1,2\n3,x\n", "line 4, column 2: \"x\""),
+        ("# a\n\n  # b, c\n1,2\r\n# d\r\n\r\n3,x\r\n", "line 7, column 2: \"x\""),
         ("1,2\n\n3,x\n", "line 3, column 2: \"x\" is not a number"),
         ("1,x\n3,4\n", "line 1, column 2"),
         ("a,b\nc,d\n", "line 2, column 1"),

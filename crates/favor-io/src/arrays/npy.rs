@@ -32,6 +32,30 @@ pub(super) fn read(from: &mut impl Read, size: u64) -> Result<Heads, Problem> {
     layout::heads(values, &header.shape, header.order)
 }
 
+/// The bytes of a `.npy` file of so many rows and columns.
+///
+/// ```
+/// let bytes = favor_io::arrays::npy_bytes(2, 3, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+/// assert_eq!(&bytes[..6], b"\x93NUMPY");
+/// assert_eq!(bytes.len(), 128 + 6 * 4);
+/// ```
+pub fn npy_bytes<'a>(
+    rows: usize,
+    columns: usize,
+    values: impl IntoIterator<Item = &'a f32>,
+) -> Vec<u8> {
+    let mut header =
+        format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
+    // Magic, version and length are 10 bytes; the whole is a multiple of 64 and ends a line.
+    header += &" ".repeat(63 - (10 + header.len()) % 64);
+    header.push('\n');
+    let mut out = b"\x93NUMPY\x01\x00".to_vec();
+    out.extend((header.len() as u16).to_le_bytes());
+    out.extend(header.as_bytes());
+    out.extend(values.into_iter().flat_map(|v| v.to_le_bytes()));
+    out
+}
+
 fn read_header(from: &mut impl Read) -> Result<(Header, u64), Problem> {
     let mut start = [0; 8];
     exact(from, &mut start)?;

@@ -1,9 +1,9 @@
-//! Reading arrays from files.
+//! Arrays in files.
 //!
 //! [`read`] takes `.npy`, `.npz`, `.safetensors` and `.csv` files, [`read_spec`] the same with the
 //! name of an array after a colon, as in `qkv.npz:q`. Every error names the file and what is wrong
 //! with it; a broken or hostile file never makes the program stop or ask for more memory than the
-//! file can fill.
+//! file can fill. [`npy_bytes`] goes the other way.
 
 mod dtype;
 mod error;
@@ -16,7 +16,8 @@ mod tensors;
 mod text;
 
 pub use error::{InputError, Problem};
-pub(crate) use text::number;
+pub use npy::npy_bytes;
+pub use text::number;
 
 use favor::Matrix;
 use kind::Kind;
@@ -50,9 +51,9 @@ pub fn read(path: &Path, name: Option<&str>) -> Result<Heads, InputError> {
 /// Reads a file whose name may be followed by a colon and the name of an array.
 ///
 /// ```no_run
-/// let queries = favor_lab::input::read_spec("qkv.npz:q")?;
+/// let queries = favor_io::arrays::read_spec("qkv.npz:q")?;
 /// assert!(!queries.heads.is_empty());
-/// # Ok::<(), favor_lab::input::InputError>(())
+/// # Ok::<(), favor_io::arrays::InputError>(())
 /// ```
 pub fn read_spec(spec: &str) -> Result<Heads, InputError> {
     let (path, name) = split_spec(spec);
@@ -134,7 +135,7 @@ fn open_filled(path: &Path) -> Result<(File, u64), Problem> {
 }
 
 /// The lines of a text file with their numbers, without those that are blank.
-pub(crate) fn lines(path: &Path) -> Result<Vec<(usize, String)>, Problem> {
+pub fn lines(path: &Path) -> Result<Vec<(usize, String)>, Problem> {
     check_regular(path)?;
     let bytes = whole(&mut open_filled(path)?.0)?;
     text::lines(&bytes).map(|line| line.map(|(number, text)| (number, text.to_owned()))).collect()

@@ -4,7 +4,7 @@
 //! written to a file or put into a page next to others.
 //!
 //! ```
-//! use favor_lab::figure::{Figure, Panel, Scale, Series};
+//! use favor_figure::{Figure, Panel, Scale, Series};
 //! let panel = Panel::new("normal", "σ", "relative variance")
 //!     .y_scale(Scale::Log10)
 //!     .series(Series::new("positive", vec![(0.1, 0.02), (1.0, 3.0)]));

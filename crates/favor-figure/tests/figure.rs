@@ -1,6 +1,6 @@
 //! Pictures are well-formed, complete, and free of anything that a page could not hold twice.
 
-use favor_lab::figure::{Bars, Figure, Panel, Scale, Series};
+use favor_figure::{Bars, Figure, Panel, Scale, Series};
 use roxmltree::{Document, Node};
 
 fn parsed(svg: &str) -> Document<'_> {

@@ -1,0 +1,23 @@
+//! What the crates around `favor` share: files in and out, progress, text for people.
+//!
+//! - [`arrays`] reads `.npy`, `.npz`, `.safetensors` and `.csv` files into matrices (cargo feature
+//!   `arrays`),
+//! - [`write_atomically`] and [`AtomicFile`] write files so that a reader never sees half of one,
+//! - [`data`] finds the folder of data that the repository does not hold,
+//! - [`progress`] reports how far a long run has come,
+//! - [`table`] lays out tables of text,
+//! - [`numbers`] writes numbers as people read them, and [`stats`] sums them up.
+
+#[cfg(feature = "arrays")]
+pub mod arrays;
+pub mod data;
+pub mod numbers;
+pub mod progress;
+pub mod stats;
+pub mod table;
+
+mod error;
+mod output;
+
+pub use error::Error;
+pub use output::{AtomicFile, OutputError, create_folder, write_atomically};
