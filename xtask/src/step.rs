@@ -40,7 +40,7 @@ fn is_of_package(name: &OsStr) -> bool {
 }
 
 /// Every feature of the command and of the libraries: what a default build leaves out is tested too.
-pub(crate) const FEATURES: &str = "--features favor-cli/s3,favor-cli/nn,favor-tables/linfa";
+pub(crate) const FEATURES: &str = "--features favor-cli/s3,favor-cli/speech,favor-tables/linfa";
 
 /// Builds the command with all that it can have, and the examples: as the tests build them.
 pub(crate) fn build() -> Command {

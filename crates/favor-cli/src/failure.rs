@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     /// A table or a model was refused.
     #[cfg(feature = "tables")]
     Tables(favor_tables::Error),
-    /// A model, a text or a training was refused.
+    /// A model, a text, speech or a training was refused.
     #[cfg(feature = "nn")]
     Nn(favor_nn::Error),
     /// The output could not be printed.

@@ -1,14 +1,12 @@
-//! Transformers on burn with attention by random features: FAVOR# and its relatives as a layer, BERT
-//! and a speech recogniser on it.
+//! Transformers on burn with attention by random features: FAVOR# and its relatives as a layer, and BERT
+//! on it.
 
 pub mod attention;
-pub mod audio;
 pub mod bert;
 mod error;
 pub mod host;
 mod layer;
 pub mod run;
-pub mod speech;
 pub mod store;
 pub mod task;
 pub mod text;

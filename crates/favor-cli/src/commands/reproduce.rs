@@ -27,8 +27,8 @@ enum Experiment {
     Uci(Uci),
     #[cfg(feature = "nn")]
     Glue(super::nn::glue::Arguments),
-    #[cfg(feature = "nn")]
-    Speech(Box<super::nn::speech::Arguments>),
+    #[cfg(feature = "speech")]
+    Speech(Box<super::asr::reproduce::Arguments>),
 }
 
 /// Compare the variances of all families on six kinds of data (Figures 1 and 5).
@@ -89,7 +89,7 @@ impl Arguments {
             Experiment::Uci(arguments) => arguments.run(),
             #[cfg(feature = "nn")]
             Experiment::Glue(arguments) => arguments.run(),
-            #[cfg(feature = "nn")]
+            #[cfg(feature = "speech")]
             Experiment::Speech(arguments) => arguments.run(),
         }
     }

@@ -167,7 +167,7 @@ impl Tuning {
         let mut scores = Vec::new();
         for epoch in 0..self.options.epochs {
             let end = (epoch + 1) * per_epoch;
-            if session.trainer.steps_made() >= end && end < session.trainer.steps() {
+            if session.trainer().steps_made() >= end && end < session.trainer().steps() {
                 continue;
             }
             let order = self.order(epoch);
@@ -175,7 +175,7 @@ impl Tuning {
                 self.loss(model, &order[(step - epoch * per_epoch) as usize])
             };
             session.train(end, loss)?;
-            scores.push(self.score(session.trainer.model())?);
+            scores.push(self.score(session.trainer().model())?);
         }
         Ok(scores)
     }
@@ -211,11 +211,10 @@ pub fn finetune(request: &FinetuneRequest, watch: Watch<'_>) -> Result<FineTuned
     std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
     let described = (&request.model, &request.task, request.attention, request.options);
     let checkpoint = request.out.join("checkpoint.safetensors");
-    let mut session = Session::new(trainer, &described, checkpoint, watch)?;
-    session.resume()?;
+    let mut session = Session::start(trainer, &described, checkpoint, watch)?;
     let scores = tuning.run(&mut session)?;
     let names = tuning.task.label_names();
-    let model = session.trainer.model();
+    let model = session.trainer().model();
     model.save(&request.out, &tuning.config, Some(&names), Some(&request.model))?;
     session.finish()?;
     Ok(FineTuned {

@@ -64,7 +64,7 @@ pub struct Cell {
 
 /// What decides the result of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Settings {
+pub struct Settings {
     model: PathBuf,
     options: TuningOptions,
     redraw: Option<u64>,
@@ -161,8 +161,7 @@ impl Grid for GlueRequest {
         let (tuning, trainer) = self.tuning(cell)?;
         let described = (cell, self.settings(cell), self.attention(cell));
         let checkpoint = self.place(cell).with_extension("checkpoint");
-        let mut session = Session::new(trainer, &described, checkpoint, watch)?;
-        session.resume()?;
+        let mut session = Session::start(trainer, &described, checkpoint, watch)?;
         let scores = tuning.run(&mut session)?;
         session.finish()?;
         Ok(scores.last().copied().unwrap_or(0.0))

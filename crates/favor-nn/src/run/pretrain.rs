@@ -103,8 +103,7 @@ pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Pretraine
     std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
     let trainer = Trainer::new(model, schedule, AdamOptions::default(), seed)?;
     let checkpoint = request.out.join("checkpoint.safetensors");
-    let mut session = Session::new(trainer, &described, checkpoint, watch)?;
-    session.resume()?;
+    let mut session = Session::start(trainer, &described, checkpoint, watch)?;
     let masking = Masking { special: tokenizer.special(), words: tokenizer.vocabulary() as u32 };
     let batches = Batches::new(learn.iter().map(|p| p.ids.len()).collect(), batch, seed);
     let loss = |model: &Bert, step: u64| {
@@ -116,8 +115,8 @@ pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Pretraine
         cross_entropy(model.masked_logits(&batch, &places)?, &right)
     };
     session.train(steps, loss)?;
-    let (loss, accuracy) = judged(&session.trainer.model().valid(), &judge, batch, &masking)?;
-    session.trainer.model().save(&request.out, &config, None, Some(&request.model))?;
+    let (loss, accuracy) = judged(&session.trainer().model().valid(), &judge, batch, &masking)?;
+    session.trainer().model().save(&request.out, &config, None, Some(&request.model))?;
     session.finish()?;
     Ok(Pretrained { pieces: [learn.len(), judge.len()], loss, accuracy })
 }

@@ -9,8 +9,14 @@ const PURPOSE: u64 = 0x6f72_6465;
 const WINDOW: usize = 32;
 
 /// Examples in shuffled batches of like length.
+///
+/// ```
+/// let batches = favor_nn::train::Batches::new(vec![5, 1, 4, 2], 2, 0);
+/// assert_eq!(batches.per_epoch(), 2);
+/// assert_eq!(batches.epoch(0).concat().len(), 4);
+/// ```
 #[derive(Debug, Clone)]
-pub(crate) struct Batches {
+pub struct Batches {
     lengths: Vec<usize>,
     size: usize,
     seed: u64,
@@ -18,17 +24,17 @@ pub(crate) struct Batches {
 
 impl Batches {
     /// Examples of these lengths, so many at a time.
-    pub(crate) fn new(lengths: Vec<usize>, size: usize, seed: u64) -> Self {
+    pub fn new(lengths: Vec<usize>, size: usize, seed: u64) -> Self {
         Self { lengths, size: size.max(1), seed }
     }
 
     /// Batches of an epoch.
-    pub(crate) fn per_epoch(&self) -> u64 {
+    pub fn per_epoch(&self) -> u64 {
         self.lengths.len().div_ceil(self.size) as u64
     }
 
     /// The batches of an epoch: every example once.
-    pub(crate) fn epoch(&self, epoch: u64) -> Vec<Vec<usize>> {
+    pub fn epoch(&self, epoch: u64) -> Vec<Vec<usize>> {
         let mut stream = Stream::new(self.seed.wrapping_add(epoch << 32), PURPOSE);
         let mut order: Vec<usize> = (0..self.lengths.len()).collect();
         shuffle(&mut order, &mut stream);
@@ -43,7 +49,7 @@ impl Batches {
 }
 
 /// Fisher and Yates.
-pub(crate) fn shuffle<T>(items: &mut [T], stream: &mut Stream) {
+fn shuffle<T>(items: &mut [T], stream: &mut Stream) {
     for i in (1..items.len()).rev() {
         items.swap(i, stream.index(i + 1));
     }

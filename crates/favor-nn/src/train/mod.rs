@@ -6,7 +6,7 @@ mod checkpoint;
 
 use adam::Adam;
 pub use adam::AdamOptions;
-pub(crate) use batches::Batches;
+pub use batches::Batches;
 
 use crate::bert::Bert;
 use crate::layer::{FavorAttention, MapState};

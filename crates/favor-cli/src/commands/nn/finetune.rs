@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     redraw: Redraw,
     #[command(flatten)]
     tuning: TuningArguments,
-    /// Folder with glue/ [default: $FAVOR_DATA, else ../shared/data]
+    /// Folder with glue/ [default: $FAVOR_DATA]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder for the model; made if it is not there

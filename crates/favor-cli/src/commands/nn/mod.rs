@@ -1,11 +1,9 @@
 //! The subcommands on transformers: what they share.
 
-pub(super) mod asr;
 pub(super) mod embed;
 pub(super) mod finetune;
 pub(super) mod glue;
 pub(super) mod pretrain;
-pub(super) mod speech;
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal::Bar;
@@ -36,23 +34,23 @@ pub(super) struct Redraw {
 }
 
 impl Redraw {
-    fn steps(&self) -> Option<u64> {
+    pub(super) fn steps(&self) -> Option<u64> {
         (self.redraw > 0).then_some(self.redraw)
     }
 }
 
 impl AttentionArguments {
-    fn options(&self, seed: u64) -> AttentionOptions {
+    pub(super) fn options(&self, seed: u64) -> AttentionOptions {
         AttentionOptions { seed, ..AttentionOptions::new(self.attention, self.features) }
     }
 
-    fn training(&self, seed: u64, redraw: &Redraw) -> AttentionOptions {
+    pub(super) fn training(&self, seed: u64, redraw: &Redraw) -> AttentionOptions {
         AttentionOptions { redraw: redraw.steps(), ..self.options(seed) }
     }
 }
 
 /// Runs a training with a bar. Ctrl-C ends it after the step under way; a second one at once.
-fn watched<T>(
+pub(super) fn watched<T>(
     name: &'static str,
     work: impl FnOnce(Watch<'_>) -> favor_nn::Result<T>,
 ) -> Result<T, Failure> {
@@ -67,6 +65,6 @@ fn watched<T>(
     Ok(work(Watch { listener: &listener, stop: &STOP })?)
 }
 
-fn print(text: &str) -> Outcome {
+pub(super) fn print(text: &str) -> Outcome {
     crate::terminal::print(text)
 }

@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-pub(super) fn shape(text: &str) -> Result<[usize; 3], String> {
+pub(in super::super) fn shape(text: &str) -> Result<[usize; 3], String> {
     let parts: Vec<usize> = text.split(',').filter_map(|p| p.trim().parse().ok()).collect();
     parts.try_into().map_err(|_| "give width, layers and heads, as in 256,4,8".to_owned())
 }
