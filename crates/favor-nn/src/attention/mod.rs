@@ -10,7 +10,7 @@ mod linear;
 mod mask;
 mod tensors;
 
-pub(crate) use host::HostCopy;
+pub(crate) use host::HostView;
 pub use kind::Attention;
 pub use mask::KeyMask;
 
@@ -20,9 +20,9 @@ use burn::tensor::{DType, Tensor};
 use favor::{Choice, FeatureMap, Kernel};
 use std::sync::Arc;
 
-/// Who computes.
+/// Which code computes attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Engine {
+pub enum Implementation {
     /// The engine of [`favor`] on the CPU, tensor operations elsewhere.
     #[default]
     Auto,
@@ -30,16 +30,16 @@ pub enum Engine {
     Tensors,
 }
 
-/// What is computed of queries, keys and values.
+/// How attention is computed from queries, keys and values.
 #[derive(Debug, Clone)]
-pub enum Rule {
+pub enum Method {
     /// Softmax of the scaled products.
     Exact,
     /// Linear attention with `elu(x) + 1`.
     Elu,
     /// Linear attention with `relu(x) + ε`.
     Relu,
-    /// The features of these maps: one for all heads, one a head, or one a sequence and head.
+    /// The features of these maps: one for all heads, one per head, or one per sequence and head.
     Features(Arc<[FeatureMap]>),
     /// Exactly or by features, decided for each sequence and head by [`favor::choose`].
     Chosen(Arc<[FeatureMap]>, Arc<[Choice]>),
@@ -53,9 +53,9 @@ pub const RELU_EPSILON: f64 = 1e-3;
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use favor_nn::attention::{Engine, Rule, attend};
+/// use favor_nn::attention::{Implementation, Method, attend};
 /// let x = || Tensor::<4>::random([1, 2, 10, 8], Distribution::Default, &Device::flex());
-/// let out = attend(x(), x(), x(), &Rule::Exact, None, false, Engine::Auto)?;
+/// let out = attend(x(), x(), x(), &Method::Exact, None, false, Implementation::Auto)?;
 /// assert_eq!(out.dims(), [1, 2, 10, 8]);
 /// # Ok::<(), favor_nn::Error>(())
 /// ```
@@ -63,23 +63,23 @@ pub fn attend(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
-    rule: &Rule,
+    method: &Method,
     mask: Option<&KeyMask>,
     causal: bool,
-    engine: Engine,
+    implementation: Implementation,
 ) -> Result<Tensor<4>> {
     check(&q, &k, &v, mask, causal)?;
     let kernel = Kernel::attention(q.dims()[3]);
-    if let Some(baseline) = linear::Features::of(rule) {
+    if let Some(baseline) = linear::Features::of(method) {
         return Ok(linear::attend(baseline, q, k, v, mask, causal));
     }
-    if engine == Engine::Auto && on_host(&q) {
+    if implementation == Implementation::Auto && on_host(&q) {
         let mask = mask.map(|m| m.visible().clone());
-        return host::attend(q, k, v, host::Call { rule: rule.clone(), kernel, mask, causal });
+        return host::attend(q, k, v, host::Call { method: method.clone(), kernel, mask, causal });
     }
-    match rule {
-        Rule::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
-        Rule::Chosen(maps, choices) => tensors::chosen(q, k, v, (maps, choices), mask, causal),
+    match method {
+        Method::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
+        Method::Chosen(maps, choices) => tensors::chosen(q, k, v, (maps, choices), mask, causal),
         _ => Ok(tensors::exact(q, k, v, (kernel, None), mask, causal)),
     }
 }

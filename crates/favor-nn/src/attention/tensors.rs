@@ -1,7 +1,7 @@
 //! Attention in plain tensor operations, for devices that the engine does not know.
 
 use super::linear::ratio;
-use super::{Engine, KeyMask, Rule, attend};
+use super::{Implementation, KeyMask, Method, attend};
 use crate::{Error, Result};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
@@ -60,18 +60,20 @@ pub(super) fn chosen(
         return Err(Error::invalid("attention", reason));
     }
     let device = q.device();
-    let with = |rule| attend(q.clone(), k.clone(), v.clone(), &rule, mask, causal, Engine::Tensors);
+    let with = |method| {
+        attend(q.clone(), k.clone(), v.clone(), &method, mask, causal, Implementation::Tensors)
+    };
     let by_features: Vec<bool> = choices.iter().map(Choice::by_features).collect();
     if !by_features.contains(&true) {
-        return with(Rule::Exact);
+        return with(Method::Exact);
     }
-    let features = with(Rule::Features(maps.clone()))?;
+    let features = with(Method::Features(maps.clone()))?;
     if !by_features.contains(&false) {
         return Ok(features);
     }
     let which = TensorData::new(by_features, [batch, heads, 1, 1]);
     let which = Tensor::<4, Bool>::from_data(which, &device).expand(features.shape());
-    Ok(with(Rule::Exact)?.mask_where(which, features))
+    Ok(with(Method::Exact)?.mask_where(which, features))
 }
 
 /// What the engine computes.
@@ -190,9 +192,10 @@ impl OneSide {
             let reason = "needs a positive family, not a trigonometric one";
             return Err(Error::invalid("attention", reason));
         };
-        let (transform, shift, linear) = match query {
-            true => (p.query_transform(), p.query_shift(), p.key_shift()),
-            false => (p.key_transform(), p.key_shift(), p.query_shift()),
+        let (transform, shift, linear) = if query {
+            (p.query_transform(), p.query_shift(), p.key_shift())
+        } else {
+            (p.key_transform(), p.key_shift(), p.query_shift())
         };
         let (dim, omega) = (p.dim(), map.omega());
         let turned = |m: usize, l: usize| -> f64 {

@@ -1,7 +1,7 @@
 //! The encoder: embeddings and layers.
 
 use super::BertConfig;
-use crate::attention::{Engine, KeyMask};
+use crate::attention::{Implementation, KeyMask};
 use crate::host::{Norm, drop_some, gelu, lookup, rowwise};
 use crate::layer::{AttentionOptions, FavorAttention, FavorAttentionConfig};
 use crate::text::Batch;
@@ -124,14 +124,14 @@ impl Layer {
     fn new(
         config: &BertConfig,
         options: AttentionOptions,
-        engine: Engine,
+        implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {
         let mut attention =
             FavorAttentionConfig::new(config.hidden_size, config.num_attention_heads)
                 .attention(options);
         attention.dropout = config.attention_probs_dropout_prob;
-        attention.engine = engine;
+        attention.implementation = implementation;
         let (width, between) = (config.hidden_size, config.intermediate_size);
         let mut attention = attention.init(&initializer(config), device)?;
         for matrix in
@@ -170,13 +170,13 @@ impl Encoder {
     pub(super) fn new(
         config: &BertConfig,
         options: AttentionOptions,
-        engine: Engine,
+        implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {
         // Layers draw apart from one another, as heads do.
         let layer = |i: u64| {
             let options = AttentionOptions { seed: layer_seed(options.seed, i), ..options };
-            Layer::new(config, options, engine, device)
+            Layer::new(config, options, implementation, device)
         };
         let layers = (0..config.num_hidden_layers as u64).map(layer).collect::<Result<_>>()?;
         Ok(Self { embeddings: Embeddings::new(config, device), layers })

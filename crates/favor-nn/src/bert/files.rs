@@ -2,7 +2,7 @@
 
 use super::{Bert, BertConfig};
 use super::{names, pytorch};
-use crate::attention::Engine;
+use crate::attention::Implementation;
 use crate::layer::{AttentionOptions, FavorAttention};
 use crate::store::{self, Views};
 use crate::train::Model;
@@ -43,7 +43,7 @@ impl Bert {
             let reason = format!("missing, and {OLD_WEIGHTS} too: the folder holds no weights");
             return Err(Error::file(path, reason));
         };
-        let model = Self::from_bytes(&bytes, &config, options, Engine::Auto, device)
+        let model = Self::from_bytes(&bytes, &config, options, Implementation::Auto, device)
             .map_err(|e| Error::file(&path, e))?;
         Ok((model, config))
     }
@@ -53,11 +53,11 @@ impl Bert {
         bytes: &[u8],
         config: &BertConfig,
         options: AttentionOptions,
-        engine: Engine,
+        implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {
         let tensors = views(bytes)?;
-        let mut model = Self::with_engine(config, options, engine, device)?;
+        let mut model = Self::with_implementation(config, options, implementation, device)?;
         if tensors.contains_key("pooler.dense.weight") {
             model = model.with_pooler(config, device);
         }

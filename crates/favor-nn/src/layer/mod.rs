@@ -8,7 +8,7 @@ use maps::Maps;
 pub use positions::Positions;
 use positions::Relative;
 
-use crate::attention::{Attention, Engine, KeyMask, attend};
+use crate::attention::{Attention, Implementation, KeyMask, attend};
 use crate::host::{drop_some, rowwise};
 use crate::{Error, Result};
 use burn::module::Module;
@@ -95,8 +95,8 @@ pub struct FavorAttentionConfig {
     pub attention: AttentionOptions,
     /// What queries and keys know about where they are.
     pub positions: Positions,
-    /// Who computes.
-    pub engine: Engine,
+    /// Which code computes.
+    pub implementation: Implementation,
 }
 
 impl FavorAttentionConfig {
@@ -110,7 +110,7 @@ impl FavorAttentionConfig {
             dropout: 0.0,
             attention: AttentionOptions::default(),
             positions: Positions::None,
-            engine: Engine::Auto,
+            implementation: Implementation::Auto,
         }
     }
 
@@ -145,7 +145,7 @@ impl FavorAttentionConfig {
             relative,
             maps: Maps::new(self.attention, heads, embed_dim / heads)?,
             positions: self.positions,
-            engine: self.engine,
+            implementation: self.implementation,
         })
     }
 }
@@ -187,7 +187,7 @@ pub struct FavorAttention {
     #[module(skip)]
     positions: Positions,
     #[module(skip)]
-    engine: Engine,
+    implementation: Implementation,
 }
 
 impl FavorAttention {
@@ -220,8 +220,8 @@ impl FavorAttention {
         let out = match &self.relative {
             Some(relative) => relative.attend(q, k, v, mask, causal)?,
             None => {
-                let rule = self.maps.rule([&q, &k, &v], mask, causal, training)?;
-                attend(q, k, v, &rule, mask, causal, self.engine)?
+                let method = self.maps.method([&q, &k, &v], mask, causal, training)?;
+                attend(q, k, v, &method, mask, causal, self.implementation)?
             }
         };
         let width = self.maps.heads() * out.dims()[3];

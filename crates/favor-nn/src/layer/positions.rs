@@ -137,9 +137,12 @@ impl Relative {
         let weight = self.distance.weight.val();
         let width = weight.dims()[0];
         let half = width.div_ceil(2);
-        let value = |distance: f64, i: usize| match i < half {
-            true => (distance * frequency(i, half)).sin(),
-            false => (distance * frequency(i - half, half)).cos(),
+        let value = |distance: f64, i: usize| {
+            if i < half {
+                (distance * frequency(i, half)).sin()
+            } else {
+                (distance * frequency(i - half, half)).cos()
+            }
         };
         let values: Vec<f32> = (0..2 * length - 1)
             .flat_map(|p| (0..width).map(move |i| value((length - 1) as f64 - p as f64, i) as f32))

@@ -225,8 +225,9 @@ fn files(corpus: &Path) -> Result<Vec<PathBuf>> {
         name.ends_with(".txt") || name.ends_with(".txt.gz")
     });
     paths.sort();
-    match paths.is_empty() {
-        true => Err(Error::file(corpus, "holds no .txt or .txt.gz file")),
-        false => Ok(paths),
+    if paths.is_empty() {
+        Err(Error::file(corpus, "holds no .txt or .txt.gz file"))
+    } else {
+        Ok(paths)
     }
 }

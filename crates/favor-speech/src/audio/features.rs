@@ -13,12 +13,11 @@ pub struct Features {
 impl Features {
     /// Frames one after the other.
     pub fn new(values: Vec<f32>, dim: usize) -> Result<Self> {
-        match dim > 0 && values.len().is_multiple_of(dim) {
-            true => Ok(Self { values, dim }),
-            false => {
-                let reason = format!("{} numbers in frames of {dim}", values.len());
-                Err(Error::invalid("features", reason))
-            }
+        if dim > 0 && values.len().is_multiple_of(dim) {
+            Ok(Self { values, dim })
+        } else {
+            let reason = format!("{} numbers in frames of {dim}", values.len());
+            Err(Error::invalid("features", reason))
         }
     }
 

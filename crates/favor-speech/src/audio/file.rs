@@ -69,9 +69,10 @@ fn flac(file: BufReader<File>) -> Read {
         reader.samples().map(|s| s.map(|s| s as f32 * scale)).collect();
     let samples = samples.map_err(text)?;
     let expected = info.samples.map(|n| n * u64::from(info.channels));
-    match expected.is_some_and(|n| n != samples.len() as u64) {
-        true => Err(format!("{} samples instead of {}", samples.len(), expected.unwrap_or(0))),
-        false => Ok((samples, info.channels as usize, info.sample_rate)),
+    if expected.is_some_and(|n| n != samples.len() as u64) {
+        Err(format!("{} samples instead of {}", samples.len(), expected.unwrap_or(0)))
+    } else {
+        Ok((samples, info.channels as usize, info.sample_rate))
     }
 }
 

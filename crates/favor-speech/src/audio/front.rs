@@ -101,12 +101,11 @@ impl FrontEnd {
 
     /// The front end for files like this one: its rate, or its numbers.
     pub fn for_file(path: &Path) -> Result<Self> {
-        match is_ready(path) {
-            true => Ok(Self::ready(Features::read(path)?.dim())),
-            false => {
-                let rate = read_sound(path)?.rate;
-                Ok(Self::log_mel(rate, if rate < 16_000 { 40 } else { 80 }))
-            }
+        if is_ready(path) {
+            Ok(Self::ready(Features::read(path)?.dim()))
+        } else {
+            let rate = read_sound(path)?.rate;
+            Ok(Self::log_mel(rate, if rate < 16_000 { 40 } else { 80 }))
         }
     }
 
@@ -132,12 +131,11 @@ impl FrontEnd {
                     return Err(Error::file(path, reason));
                 }
                 let features = Features::read(path)?;
-                match features.dim() == numbers {
-                    true => Ok(Recording::Ready(features)),
-                    false => {
-                        let reason = format!("{} numbers a frame, not {numbers}", features.dim());
-                        Err(Error::file(path, reason))
-                    }
+                if features.dim() == numbers {
+                    Ok(Recording::Ready(features))
+                } else {
+                    let reason = format!("{} numbers a frame, not {numbers}", features.dim());
+                    Err(Error::file(path, reason))
                 }
             }
         }

@@ -42,10 +42,7 @@ pub fn resample(samples: &[f32], from: f64, to: f64) -> Vec<f32> {
 }
 
 fn sinc(x: f64) -> f64 {
-    match x.abs() < 1e-12 {
-        true => 1.0,
-        false => (PI * x).sin() / (PI * x),
-    }
+    if x.abs() < 1e-12 { 1.0 } else { (PI * x).sin() / (PI * x) }
 }
 
 #[cfg(test)]

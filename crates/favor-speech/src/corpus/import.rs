@@ -189,25 +189,28 @@ fn unpack(archive: &Path, to: &Path, extension: &str) -> Result<Vec<PathBuf>> {
         files.push(path);
     }
     files.sort();
-    match files.is_empty() {
-        true => Err(Error::file(archive, format!("holds no .{extension} file"))),
-        false => Ok(files),
+    if files.is_empty() {
+        Err(Error::file(archive, format!("holds no .{extension} file")))
+    } else {
+        Ok(files)
     }
 }
 
 fn open(path: &Path) -> Result<Box<dyn Read>> {
     let file = std::io::BufReader::new(fs::File::open(path).map_err(|e| Error::file(path, e))?);
-    Ok(match path.extension().is_some_and(|e| e == "xz") {
-        true => Box::new(lzma_rust2::XzReader::new(file, false)),
-        false => Box::new(file),
+    Ok(if path.extension().is_some_and(|e| e == "xz") {
+        Box::new(lzma_rust2::XzReader::new(file, false))
+    } else {
+        Box::new(file)
     })
 }
 
 fn file_name(name: &str) -> Result<&str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    match !name.is_empty() && name.chars().all(plain) {
-        true => Ok(name),
-        false => Err(Error::invalid("utterance", format!("'{name}' is no name of a file"))),
+    if !name.is_empty() && name.chars().all(plain) {
+        Ok(name)
+    } else {
+        Err(Error::invalid("utterance", format!("'{name}' is no name of a file")))
     }
 }
 

@@ -43,9 +43,10 @@ impl Manifest {
             }
             utterances.push(utterance);
         }
-        match utterances.is_empty() {
-            true => Err(Error::file(path, "holds no utterance")),
-            false => Ok(Self { path: path.to_path_buf(), utterances }),
+        if utterances.is_empty() {
+            Err(Error::file(path, "holds no utterance"))
+        } else {
+            Ok(Self { path: path.to_path_buf(), utterances })
         }
     }
 

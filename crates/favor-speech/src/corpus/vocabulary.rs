@@ -49,9 +49,10 @@ impl Vocabulary {
         for text in texts {
             all.extend(split(&plain(text), units));
         }
-        match all.is_empty() {
-            true => Err(Error::invalid("texts", "there is no word in any of them")),
-            false => Ok(Self { units, symbols: all.into_iter().collect() }),
+        if all.is_empty() {
+            Err(Error::invalid("texts", "there is no word in any of them"))
+        } else {
+            Ok(Self { units, symbols: all.into_iter().collect() })
         }
     }
 

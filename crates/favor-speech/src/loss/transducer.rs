@@ -79,9 +79,10 @@ impl HostOperation<1, 1> for Loss {
             grid.loss(scores, gradient) as f32
         };
         let scores = scores.par_chunks(size);
-        let values = match tracked {
-            true => scores.zip(kept.par_chunks_mut(size).map(Some)).enumerate().map(one).collect(),
-            false => scores.map(|s| (s, None)).enumerate().map(one).collect(),
+        let values = if tracked {
+            scores.zip(kept.par_chunks_mut(size).map(Some)).enumerate().map(one).collect()
+        } else {
+            scores.map(|s| (s, None)).enumerate().map(one).collect()
         };
         Output { values, shape: [batch], kept }
     }
@@ -151,9 +152,10 @@ impl Grid<'_> {
                     (false, true) => f64::NEG_INFINITY,
                 };
                 let by_blank = blank[at(t, u)] + next;
-                let by_label = match u + 1 < width {
-                    true => label[at(t, u)] + after[at(t, u + 1)],
-                    false => f64::NEG_INFINITY,
+                let by_label = if u + 1 < width {
+                    label[at(t, u)] + after[at(t, u + 1)]
+                } else {
+                    f64::NEG_INFINITY
                 };
                 after[at(t, u)] = log_add(by_blank, by_label);
                 // How probable it is to pass here, and to leave by either way.
@@ -186,8 +188,5 @@ pub(crate) fn log_sum(row: &[f32]) -> f64 {
 /// `ln(exp(a) + exp(b))`, of minus infinities too.
 pub(crate) fn log_add(a: f64, b: f64) -> f64 {
     let (high, low) = if a > b { (a, b) } else { (b, a) };
-    match high == f64::NEG_INFINITY {
-        true => high,
-        false => high + (low - high).exp().ln_1p(),
-    }
+    if high == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
 }

@@ -37,10 +37,7 @@ pub(super) fn greedy(lattice: &mut impl Lattice, frames: usize, heard: &mut Hear
         for said in 0.. {
             let scores = lattice.scores(t, &heard.labels);
             let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
-            let best = match said < MOST_PER_FRAME {
-                true => best.unwrap_or(BLANK),
-                false => BLANK,
-            };
+            let best = if said < MOST_PER_FRAME { best.unwrap_or(BLANK) } else { BLANK };
             heard.score += f64::from(scores[best]);
             if best == BLANK {
                 break;
@@ -73,9 +70,10 @@ pub(super) fn beam(lattice: &mut impl Lattice, frames: usize, size: usize) -> Ve
             }
             // What is less probable than all that is kept already cannot become more so.
             let bar = best(done.clone(), size);
-            let bar = match bar.len() < size {
-                true => f64::NEG_INFINITY,
-                false => bar.values().copied().fold(f64::INFINITY, f64::min),
+            let bar = if bar.len() < size {
+                f64::NEG_INFINITY
+            } else {
+                bar.values().copied().fold(f64::INFINITY, f64::min)
             };
             open = best(longer, size);
             open.retain(|_, score| *score > bar);

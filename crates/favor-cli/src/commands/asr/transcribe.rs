@@ -48,10 +48,8 @@ impl Arguments {
         let found = transcribe(&request, &|tick| bar.show(tick), &partial)?;
         drop(bar);
         let line = |spoken: &favor_speech::run::Spoken| {
-            let sure = match self.confidence {
-                true => format!("{:.3}\t", spoken.confidence),
-                false => String::new(),
-            };
+            let sure =
+                if self.confidence { format!("{:.3}\t", spoken.confidence) } else { String::new() };
             format!("{}\t{sure}{}\n", spoken.path.display(), spoken.text)
         };
         print(&found.iter().map(line).collect::<String>())

@@ -85,9 +85,10 @@ impl Arguments {
         let mut texts = Vec::new();
         for path in &self.files {
             let text = favor_nn::text::read(path)?;
-            match self.whole {
-                true => texts.push(text),
-                false => texts.extend(text.lines().map(str::to_owned)),
+            if self.whole {
+                texts.push(text);
+            } else {
+                texts.extend(text.lines().map(str::to_owned));
             }
         }
         Ok(texts)
