@@ -5,6 +5,7 @@ pub mod attention;
 pub mod bert;
 mod error;
 pub mod host;
+pub mod batches;
 mod layer;
 pub mod run;
 pub mod store;

@@ -2,11 +2,12 @@
 
 use super::device;
 use super::session::{Session, Watch};
+use crate::batches::Batches;
 use crate::bert::{Bert, BertConfig};
 use crate::layer::AttentionOptions;
 use crate::task::{Answers, Example, Task, encode};
 use crate::text::{Batch, Encoded, TextTokenizer};
-use crate::train::{AdamOptions, Batches, Schedule, Trainer};
+use crate::train::{AdamOptions, Schedule, Trainer};
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
@@ -183,25 +184,15 @@ impl Tuning {
 
 /// The answers of a model, in the order of the texts.
 fn answers(model: &Bert, texts: &[Encoded], kind: &Answers, size: usize) -> Result<Vec<f64>> {
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    order.sort_by_key(|i| texts[*i].ids.len());
-    let mut out = vec![0.0; texts.len()];
-    for group in order.chunks(size) {
-        let scores = model.classify(&Batch::of(group.iter().map(|i| &texts[*i]))?)?;
-        let labels = scores.dims()[1];
-        let unread = |e| Error::invalid("model", format!("its output cannot be read: {e:?}"));
-        let scores = scores.try_into_vec_as::<f32>().map_err(unread)?;
-        for (i, row) in group.iter().zip(scores.chunks(labels)) {
-            out[*i] = match kind {
-                Answers::Number => f64::from(row[0]),
-                Answers::Classes(_) => {
-                    let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-                    best.map_or(0.0, |(class, _)| class as f64)
-                }
-            };
+    let scores = Batch::rows(texts, size, |batch| model.classify(batch), |_, _| ())?;
+    let answer = |row: &Vec<f32>| match kind {
+        Answers::Number => f64::from(row[0]),
+        Answers::Classes(_) => {
+            let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+            best.map_or(0.0, |(class, _)| class as f64)
         }
-    }
-    Ok(out)
+    };
+    Ok(scores.iter().map(answer).collect())
 }
 
 /// Fine-tunes a model on a task and writes it. The same request goes on from its checkpoint.

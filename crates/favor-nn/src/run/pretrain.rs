@@ -2,10 +2,11 @@
 
 use super::device;
 use super::session::{Session, Watch};
+use crate::batches::Batches;
 use crate::bert::{Bert, BertConfig};
 use crate::layer::AttentionOptions;
 use crate::text::{Batch, Encoded, Special, TextTokenizer, read};
-use crate::train::{AdamOptions, Batches, Schedule, Trainer};
+use crate::train::{AdamOptions, Schedule, Trainer};
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;

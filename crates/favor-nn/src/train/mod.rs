@@ -1,12 +1,10 @@
 //! Training: one step at a time, the same from the same seed, from any checkpoint on.
 
 mod adam;
-mod batches;
 mod checkpoint;
 
 use adam::Adam;
 pub use adam::AdamOptions;
-pub use batches::Batches;
 
 use crate::bert::Bert;
 use crate::layer::{FavorAttention, MapState};

@@ -10,6 +10,7 @@ use crate::{Error, Result};
 use burn::tensor::Device;
 use favor_io::write_atomically;
 use favor_nn::AttentionOptions;
+use favor_nn::batches::like_length;
 use favor_nn::store;
 use favor_nn::train::Model;
 use serde::{Deserialize, Serialize};
@@ -96,23 +97,17 @@ impl SpeechModel {
         mut done: impl FnMut(usize),
     ) -> Result<Vec<Heard>> {
         let search = Search::new(&self.network)?;
-        let mut order: Vec<usize> = (0..utterances.len()).collect();
-        order.sort_by_key(|i| utterances[*i].frames());
-        let mut out = vec![Heard::default(); utterances.len()];
-        let mut rest = &order[..];
-        while !rest.is_empty() {
-            // Sorted, so that the last of a batch is its longest.
-            let fits = |n: &usize| n * utterances[rest[n - 1]].frames() <= FRAMES;
-            let size = (1..=rest.len().min(BATCH)).rev().find(fits).unwrap_or(1);
-            let (group, later) = rest.split_at(size);
-            rest = later;
+        let lengths: Vec<usize> = utterances.iter().map(Features::frames).collect();
+        let (mut out, mut count) = (vec![Heard::default(); utterances.len()], 0);
+        for group in like_length(&lengths, BATCH, FRAMES) {
             let frames = Frames::new(group.iter().map(|i| &utterances[*i]))?;
             let (states, lengths) = self.network.encode(&frames)?;
             let found = search.run(&self.network, states, &lengths, beam)?;
             for (i, heard) in group.iter().zip(found) {
                 out[*i] = heard;
             }
-            done(utterances.len() - rest.len());
+            count += group.len();
+            done(count);
         }
         Ok(out)
     }

@@ -1,4 +1,5 @@
-//! The order of the examples: a function of seed and epoch alone.
+//! Examples of like length together: in training in an order that seed and epoch decide, else in that of
+//! their lengths.
 
 use favor::draw::Stream;
 
@@ -11,7 +12,7 @@ const WINDOW: usize = 32;
 /// Examples in shuffled batches of like length.
 ///
 /// ```
-/// let batches = favor_nn::train::Batches::new(vec![5, 1, 4, 2], 2, 0);
+/// let batches = favor_nn::batches::Batches::new(vec![5, 1, 4, 2], 2, 0);
 /// assert_eq!(batches.per_epoch(), 2);
 /// assert_eq!(batches.epoch(0).concat().len(), 4);
 /// ```
@@ -48,6 +49,28 @@ impl Batches {
     }
 }
 
+/// The places of examples of these lengths, from the shortest to the longest, in groups of at most `size`
+/// whose lengths, padded to the longest, sum up to at most `budget`. A longer example is a group of its own.
+///
+/// ```
+/// use favor_nn::batches::like_length;
+/// assert_eq!(like_length(&[5, 1, 9, 2], 3, 10), [vec![1, 3], vec![0], vec![2]]);
+/// ```
+pub fn like_length(lengths: &[usize], size: usize, budget: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    order.sort_by_key(|i| lengths[*i]);
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for i in order {
+        match groups.last_mut() {
+            Some(group) if group.len() < size && (group.len() + 1) * lengths[i] <= budget => {
+                group.push(i);
+            }
+            _ => groups.push(vec![i]),
+        }
+    }
+    groups
+}
+
 /// Fisher and Yates.
 fn shuffle<T>(items: &mut [T], stream: &mut Stream) {
     for i in (1..items.len()).rev() {
@@ -60,7 +83,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_example_once_and_each_epoch_anew() {
+    fn groups_keep_within_size_and_budget() {
+        let lengths: Vec<usize> = (0..200).map(|i| 1 + i * 37 % 101).collect();
+        let groups = like_length(&lengths, 7, 150);
+        let order = groups.concat();
+        assert!(order.is_sorted_by_key(|i| lengths[*i]));
+        let mut all = order.clone();
+        all.sort();
+        assert_eq!(all, (0..200).collect::<Vec<_>>());
+        for group in &groups {
+            let longest = lengths[*group.last().unwrap()];
+            assert!(group.len() <= 7 && (group.len() == 1 || group.len() * longest <= 150));
+        }
+        // No group could have taken in the first of the next.
+        for pair in groups.windows(2) {
+            let more = pair[0].len() + 1;
+            assert!(more > 7 || more * lengths[pair[1][0]] > 150);
+        }
+        assert!(like_length(&[], 7, 150).is_empty());
+    }
+
+    #[test]
+    fn every_example_once_and_other_batches_each_epoch() {
         let batches = Batches::new((0..1000).map(|i| i % 37).collect(), 16, 5);
         let (one, two) = (batches.epoch(0), batches.epoch(1));
         assert_eq!(one.len() as u64, batches.per_epoch());
