@@ -1,6 +1,9 @@
 //! Transformers on burn with attention by random features: FAVOR# and its relatives as a layer, and BERT
 //! on it.
 
+#[macro_use]
+mod setters;
+
 pub mod attention;
 pub mod bert;
 mod error;

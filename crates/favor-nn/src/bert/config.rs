@@ -15,6 +15,7 @@ use std::path::Path;
 /// # Ok::<(), favor_nn::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BertConfig {
     /// The number of tokens that have a vector.
     pub vocab_size: usize,
@@ -50,6 +51,20 @@ pub struct BertConfig {
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
+
+setters! { BertConfig {
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    intermediate_size: usize,
+    hidden_dropout_prob: f64,
+    attention_probs_dropout_prob: f64,
+    max_position_embeddings: usize,
+    type_vocab_size: usize,
+    initializer_range: f64,
+    layer_norm_eps: f64,
+} }
 
 fn gelu() -> String {
     "gelu".into()

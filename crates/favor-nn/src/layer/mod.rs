@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct AttentionOptions {
     /// The kind.
+#[non_exhaustive]
     pub kind: Attention,
     /// The number of features of each head.
     pub features: usize,
@@ -40,6 +41,16 @@ pub struct AttentionOptions {
 
 impl Default for AttentionOptions {
     fn default() -> Self {
+setters! { AttentionOptions {
+    kind: Attention,
+    features: usize,
+    coupling: Coupling,
+    seed: u64,
+    redraw: Option<u64>,
+    statistics: Statistics,
+    tolerance: f64,
+} }
+
         Self {
             kind: Attention::Features(favor::Family::Balanced),
             features: 256,
@@ -60,6 +71,13 @@ impl AttentionOptions {
 
     fn check(&self) -> Result<()> {
         let refuse = |what, reason: String| Err(Error::invalid(what, reason));
+    /// The same for one layer of many: layers draw apart from one another, as heads do. Redrawing counts
+    /// seeds up from that of the layer, so layers are kept far apart.
+    #[must_use]
+    pub fn for_layer(self, layer: usize) -> Self {
+        self.seed(self.seed.wrapping_add((layer as u64) << 40))
+    }
+
         if self.features == 0 {
             return refuse("features", "there must be at least one".into());
         }
@@ -88,6 +106,7 @@ pub struct FavorAttentionConfig {
     /// The width of keys, if another.
     pub key_dim: Option<usize>,
     /// The width of values, if another.
+#[non_exhaustive]
     pub value_dim: Option<usize>,
     /// The fraction of outputs of the heads that training drops.
     pub dropout: f64,
@@ -107,16 +126,20 @@ impl FavorAttentionConfig {
             heads,
             key_dim: None,
             value_dim: None,
+setters! { FavorAttentionConfig {
+    key_dim: Option<usize>,
+    value_dim: Option<usize>,
+    dropout: f64,
+    attention: AttentionOptions,
+    positions: Positions,
+    implementation: Implementation,
+} }
+
             dropout: 0.0,
             attention: AttentionOptions::default(),
             positions: Positions::None,
             implementation: Implementation::Auto,
         }
-    }
-
-    /// With this kind of attention and maps.
-    pub fn attention(self, attention: AttentionOptions) -> Self {
-        Self { attention, ..self }
     }
 
     /// The module, with weights drawn by `initializer`.

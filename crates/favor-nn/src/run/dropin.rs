@@ -19,7 +19,7 @@ const LENGTH: usize = 128;
 /// are there to judge by. Maps are fitted to sentences of the training set, and frozen.
 pub(super) fn score(model: &Path, data: &Path, options: AttentionOptions) -> Result<f64> {
     let task = Glue::Stsb.read(&data.join("glue"))?;
-    let options = AttentionOptions { statistics: Statistics::Calibrated, ..options };
+    let options = options.statistics(Statistics::Calibrated);
     let (bert, config) = Bert::load(model, options, &device())?;
     let tokenizer = TextTokenizer::load(model, LENGTH.min(config.max_position_embeddings))?;
     let encode = |texts: Vec<&str>| tokenizer.encode(texts.into_iter().map(|t| (t, None)));

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// How to fine-tune.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TuningOptions {
     /// Times that every example is seen.
     pub epochs: u64,
@@ -34,6 +35,16 @@ pub struct TuningOptions {
     pub examples: Option<usize>,
 }
 
+setters! { TuningOptions {
+    epochs: u64,
+    batch: usize,
+    rate: f64,
+    warmup: f64,
+    length: usize,
+    seed: u64,
+    examples: Option<usize>,
+} }
+
 impl Default for TuningOptions {
     fn default() -> Self {
         Self { epochs: 3, batch: 32, rate: 1e-4, warmup: 0.1, length: 128, seed: 0, examples: None }
@@ -42,6 +53,7 @@ impl Default for TuningOptions {
 
 /// What to fine-tune on what.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FinetuneRequest {
     /// The folder of the model to begin with.
     pub model: PathBuf,
@@ -55,6 +67,33 @@ pub struct FinetuneRequest {
     pub attention: AttentionOptions,
     /// How.
     pub options: TuningOptions,
+}
+
+setters! { FinetuneRequest {
+    model: PathBuf,
+    task: String,
+    data: PathBuf,
+    out: PathBuf,
+    attention: AttentionOptions,
+    options: TuningOptions,
+} }
+
+impl FinetuneRequest {
+    /// A task for this model, with the usual attention and settings, and data in the current folder.
+    pub fn new(
+        model: impl Into<PathBuf>,
+        task: impl Into<String>,
+        out: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            model: model.into(),
+            task: task.into(),
+            data: PathBuf::from("."),
+            out: out.into(),
+            attention: AttentionOptions::default(),
+            options: TuningOptions::default(),
+        }
+    }
 }
 
 /// What came of it.
@@ -116,7 +155,7 @@ impl Tuning {
         let lengths = train.iter().map(|t| t.ids.len()).collect();
         let batches = Batches::new(lengths, batch, seed);
         let steps = epochs * batches.per_epoch();
-        let schedule = Schedule { steps, warmup: (warmup * steps as f64).round() as u64, rate };
+        let schedule = Schedule::new(steps, rate).warmup((warmup * steps as f64).round() as u64);
         let trainer = Trainer::new(bert, schedule, AdamOptions::default(), seed)?;
         Ok((Self { task, config, options, train, dev, batches, device }, trainer))
     }

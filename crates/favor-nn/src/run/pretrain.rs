@@ -25,6 +25,7 @@ const PARAGRAPH: usize = 4000;
 
 /// What to train on what.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct PretrainRequest {
     /// A folder of `.txt` and `.txt.gz` files, or one such file.
     pub corpus: PathBuf,
@@ -48,6 +49,43 @@ pub struct PretrainRequest {
     pub warmup: f64,
     /// Decides new weights, order, masks and dropout.
     pub seed: u64,
+}
+
+setters! { PretrainRequest {
+    corpus: PathBuf,
+    model: PathBuf,
+    shape: Option<[usize; 3]>,
+    out: PathBuf,
+    attention: AttentionOptions,
+    steps: u64,
+    batch: usize,
+    length: usize,
+    rate: f64,
+    warmup: f64,
+    seed: u64,
+} }
+
+impl PretrainRequest {
+    /// A thousand steps on a corpus, from the weights of this model.
+    pub fn new(
+        corpus: impl Into<PathBuf>,
+        model: impl Into<PathBuf>,
+        out: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            corpus: corpus.into(),
+            model: model.into(),
+            shape: None,
+            out: out.into(),
+            attention: AttentionOptions::default(),
+            steps: 1000,
+            batch: 16,
+            length: 128,
+            rate: 1e-4,
+            warmup: 0.1,
+            seed: 0,
+        }
+    }
 }
 
 /// What came of it.
@@ -96,7 +134,7 @@ pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Pretraine
     let mut model = model.with_masked_head(&config, &device);
     model.classifier = None;
     let warmup = (request.warmup * steps as f64).round() as u64;
-    let schedule = Schedule { steps, warmup, rate };
+    let schedule = Schedule::new(steps, rate).warmup(warmup);
     let described = (
         (&request.corpus, &request.model, request.shape, attention),
         (steps, batch, length, rate, request.warmup, seed),

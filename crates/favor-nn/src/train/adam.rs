@@ -15,6 +15,7 @@ const READ: &str = "weights on a device that gave gradients";
 
 /// The numbers of AdamW.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AdamOptions {
     /// What is kept of the mean of gradients at each step.
     pub beta1: f64,
@@ -27,6 +28,14 @@ pub struct AdamOptions {
     /// The whole gradient is scaled down to this norm.
     pub clip: f64,
 }
+
+setters! { AdamOptions {
+    beta1: f64,
+    beta2: f64,
+    epsilon: f64,
+    decay: f64,
+    clip: f64,
+} }
 
 impl Default for AdamOptions {
     fn default() -> Self {

@@ -24,6 +24,7 @@ const MAPS: &str = "maps";
 
 /// How long and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Schedule {
     /// Steps in all.
     pub steps: u64,
@@ -33,11 +34,22 @@ pub struct Schedule {
     pub rate: f64,
 }
 
+setters! { Schedule {
+    steps: u64,
+    warmup: u64,
+    rate: f64,
+} }
+
 impl Schedule {
+    /// So many steps with this peak of the rate, at which they begin.
+    pub fn new(steps: u64, rate: f64) -> Self {
+        Self { steps, warmup: 0, rate }
+    }
+
     /// The rate of a step, from 0.
     ///
     /// ```
-    /// let schedule = favor_nn::train::Schedule { steps: 100, warmup: 10, rate: 1.0 };
+    /// let schedule = favor_nn::train::Schedule::new(100, 1.0).warmup(10);
     /// assert_eq!(schedule.rate_at(4), 0.5);
     /// assert_eq!(schedule.rate_at(55), 0.5);
     /// assert_eq!(schedule.rate_at(100), 0.0);

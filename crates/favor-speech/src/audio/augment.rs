@@ -2,6 +2,7 @@
 
 use super::Features;
 use favor::draw::Stream;
+use favor_nn::setters;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -18,6 +19,7 @@ use std::ops::Range;
 /// assert!(changed.frames().abs_diff(98) <= 12);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Augment {
     /// The speed is drawn from one minus this to one plus this.
     pub speed: f64,
@@ -29,6 +31,13 @@ pub struct Augment {
     pub band_masks: usize,
 }
 
+setters! { Augment {
+    speed: f64,
+    noise: f64,
+    time_masks: usize,
+    band_masks: usize,
+} }
+
 impl Default for Augment {
     fn default() -> Self {
         Self { speed: 0.1, noise: 0.3, time_masks: 1, band_masks: 1 }
@@ -39,7 +48,7 @@ impl Augment {
     /// No change.
     pub const NONE: Self = Self { speed: 0.0, noise: 0.0, time_masks: 0, band_masks: 0 };
 
-    pub(super) fn speed(&self, stream: &mut Stream) -> f64 {
+    pub(super) fn draw_speed(&self, stream: &mut Stream) -> f64 {
         1.0 + self.speed * (2.0 * stream.uniform() - 1.0)
     }
 

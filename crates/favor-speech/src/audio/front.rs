@@ -147,7 +147,7 @@ impl FrontEnd {
         recording: &Recording,
         mut augment: Option<(&Augment, &mut Stream)>,
     ) -> Features {
-        let speed = augment.as_mut().map_or(1.0, |(augment, stream)| augment.speed(stream));
+        let speed = augment.as_mut().map_or(1.0, |(augment, stream)| augment.draw_speed(stream));
         let plain = match (recording, &self.mel) {
             (Recording::Sound(samples), Some(mel)) => {
                 let mut samples = resample(samples, speed, 1.0);

@@ -2,11 +2,13 @@
 
 use crate::{Error, Result};
 use favor_nn::Positions;
+use favor_nn::setters;
 use serde::{Deserialize, Serialize};
 
 /// The shape of a [`Recogniser`](super::Recogniser).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SpeechConfig {
     /// Numbers of a frame.
     pub input: usize,
@@ -36,6 +38,22 @@ pub struct SpeechConfig {
     /// The weight of the encoder's own loss (connectionist temporal classification) in training.
     pub auxiliary: f64,
 }
+
+setters! { SpeechConfig {
+    input: usize,
+    vocabulary: usize,
+    width: usize,
+    layers: usize,
+    heads: usize,
+    feed: usize,
+    kernel: usize,
+    positions: Positions,
+    context: usize,
+    prediction: usize,
+    joint: usize,
+    dropout: f64,
+    auxiliary: f64,
+} }
 
 impl SpeechConfig {
     /// A recogniser of some two million weights.

@@ -137,9 +137,9 @@ pub struct Block {
 
 impl Block {
     fn new(config: &SpeechConfig, options: AttentionOptions, device: &Device) -> Result<Self> {
-        let mut attention = FavorAttentionConfig::new(config.width, config.heads);
-        attention.attention = options;
-        attention.positions = config.positions;
+        let attention = FavorAttentionConfig::new(config.width, config.heads)
+            .attention(options)
+            .positions(config.positions);
         Ok(Self {
             first: Feed::new(config, device),
             attention_norm: norm(config.width, device),
@@ -181,11 +181,7 @@ impl Conformer {
         device: &Device,
     ) -> Result<Self> {
         let width = config.width;
-        // Layers draw apart from one another, as heads do.
-        let block = |i: u64| {
-            let seed = options.seed.wrapping_add(i << 40);
-            Block::new(config, AttentionOptions { seed, ..options }, device)
-        };
+        let block = |i: usize| Block::new(config, options.for_layer(i), device);
         Ok(Self {
             subsampling: Subsampling {
                 first: linear(3 * config.input, width, device),
@@ -193,7 +189,7 @@ impl Conformer {
                 output: linear(width, width, device),
                 dropout: DropoutConfig::new(config.dropout).init(),
             },
-            blocks: (0..config.layers as u64).map(block).collect::<Result<_>>()?,
+            blocks: (0..config.layers).map(block).collect::<Result<_>>()?,
         })
     }
 

@@ -24,7 +24,7 @@ use favor_nn::{AttentionOptions, FavorAttention};
 /// use favor_speech::audio::Features;
 /// use favor_speech::{Frames, Recogniser, SpeechConfig};
 /// use favor_nn::{Attention, AttentionOptions};
-/// let config = SpeechConfig { width: 16, layers: 1, ..SpeechConfig::small(13, 11) };
+/// let config = SpeechConfig::small(13, 11).width(16).layers(1);
 /// let options = AttentionOptions::new("sde".parse::<Attention>()?, 16);
 /// let model = Recogniser::new(&config, options, &Device::flex())?;
 /// let utterance = Features::new(vec![0.5; 13 * 50], 13)?;
@@ -156,8 +156,7 @@ impl Recogniser {
     /// Another kind of attention with the same weights.
     pub fn set_attention(&mut self, options: AttentionOptions) -> Result<()> {
         for (i, block) in self.encoder.blocks.iter_mut().enumerate() {
-            let seed = options.seed.wrapping_add((i as u64) << 40);
-            block.attention.set_options(AttentionOptions { seed, ..options })?;
+            block.attention.set_options(options.for_layer(i))?;
         }
         Ok(())
     }

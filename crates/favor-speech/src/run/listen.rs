@@ -5,6 +5,7 @@ use crate::audio::{Features, FrontEnd, Recording};
 use crate::{Error, Errors, Heard, Manifest, Result, SpeechModel, Utterance};
 use favor_io::progress::{Listener, Tick};
 use favor_nn::AttentionOptions;
+use favor_nn::setters;
 use rayon::prelude::*;
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub(super) fn read_all(front: &FrontEnd, utterances: &[Utterance]) -> Result<Vec
 
 /// Files to be transcribed.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TranscribeRequest {
     /// The model.
     pub model: PathBuf,
@@ -32,6 +34,21 @@ pub struct TranscribeRequest {
     pub beam: usize,
     /// Listen in pieces of so many seconds, as to a stream.
     pub piece: Option<f64>,
+}
+
+setters! { TranscribeRequest {
+    model: PathBuf,
+    files: Vec<PathBuf>,
+    attention: Option<AttentionOptions>,
+    beam: usize,
+    piece: Option<f64>,
+} }
+
+impl TranscribeRequest {
+    /// Greedily, with the attention that the model was trained with.
+    pub fn new(model: impl Into<PathBuf>, files: Vec<PathBuf>) -> Self {
+        Self { model: model.into(), files, attention: None, beam: 1, piece: None }
+    }
 }
 
 /// What is said in a file.
@@ -102,6 +119,7 @@ pub fn transcribe(
 
 /// A manifest to be judged by.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct EvaluateRequest {
     /// The model.
     pub model: PathBuf,
@@ -113,6 +131,21 @@ pub struct EvaluateRequest {
     pub beam: usize,
     /// Decides the samples of the bootstrap.
     pub seed: u64,
+}
+
+setters! { EvaluateRequest {
+    model: PathBuf,
+    data: PathBuf,
+    attention: Option<AttentionOptions>,
+    beam: usize,
+    seed: u64,
+} }
+
+impl EvaluateRequest {
+    /// Greedily, with the attention that the model was trained with.
+    pub fn new(model: impl Into<PathBuf>, data: impl Into<PathBuf>) -> Self {
+        Self { model: model.into(), data: data.into(), attention: None, beam: 1, seed: 0 }
+    }
 }
 
 /// What came of it.

@@ -11,6 +11,7 @@ use favor_io::progress::Tick;
 use favor_io::write_atomically;
 use favor_nn::AttentionOptions;
 use favor_nn::run::Watch;
+use favor_nn::setters;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ const BEAM: usize = 4;
 
 /// What to learn from, and how.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct NstRequest {
     /// The manifest with labels.
     pub labelled: PathBuf,
@@ -38,6 +40,37 @@ pub struct NstRequest {
     pub generations: u64,
     /// Labels of which the teacher was less sure are left out.
     pub confidence: f64,
+}
+
+setters! { NstRequest {
+    labelled: PathBuf,
+    unlabelled: PathBuf,
+    test: Option<PathBuf>,
+    out: PathBuf,
+    attention: AttentionOptions,
+    options: TrainOptions,
+    generations: u64,
+    confidence: f64,
+} }
+
+impl NstRequest {
+    /// Two students after a teacher, with labels of which it was sure to 0.8.
+    pub fn new(
+        labelled: impl Into<PathBuf>,
+        unlabelled: impl Into<PathBuf>,
+        out: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            labelled: labelled.into(),
+            unlabelled: unlabelled.into(),
+            test: None,
+            out: out.into(),
+            attention: AttentionOptions::default(),
+            options: TrainOptions::default(),
+            generations: 2,
+            confidence: 0.8,
+        }
+    }
 }
 
 /// One generation: the first is the teacher that saw labelled utterances only.
@@ -101,13 +134,10 @@ pub fn nst(request: &NstRequest, watch: Watch<'_>) -> Result<Vec<Generation>> {
         }
         // Every generation begins with weights of its own.
         let seed = request.options.seed.wrapping_add(generation << 16);
-        let request = TrainRequest {
-            data,
-            test: request.test.clone(),
-            out: folder.clone(),
-            attention: request.attention,
-            options: TrainOptions { seed, ..request.options },
-        };
+        let request = TrainRequest::new(data, &folder)
+            .test(request.test.clone())
+            .attention(request.attention)
+            .options(request.options.seed(seed));
         let Trained { epochs, errors, .. } =
             train(&request, Watch { listener: &listener, ..watch })?;
         let seconds = epochs.iter().map(|e| e.seconds).sum();

@@ -4,12 +4,14 @@
 use super::nst::{NstRequest, nst};
 use super::train::{TrainOptions, TrainRequest, expected_time, train};
 use crate::{Corpus, Error, Errors, Manifest, Result, Utterance, import};
+use favor::Family;
 use favor_figure::Bars;
 use favor_io::write_atomically;
 use favor_nn::AttentionOptions;
 use favor_nn::attention::Attention;
 use favor_nn::run::Watch;
 use favor_nn::run::grid::{self, Grid, Plan};
+use favor_nn::setters;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -48,6 +50,7 @@ impl std::str::FromStr for Mode {
 
 /// The grid.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SpeechRequest {
     /// The folder that holds the corpus `an4`.
     pub data: PathBuf,
@@ -69,6 +72,39 @@ pub struct SpeechRequest {
     pub generations: u64,
     /// Labels of which a teacher was less sure are left out.
     pub confidence: f64,
+}
+
+setters! { SpeechRequest {
+    data: PathBuf,
+    out: PathBuf,
+    modes: Vec<Mode>,
+    attentions: Vec<Attention>,
+    features: Vec<usize>,
+    seeds: u64,
+    options: TrainOptions,
+    redraw: Option<u64>,
+    generations: u64,
+    confidence: f64,
+} }
+
+impl SpeechRequest {
+    /// The paper's attentions with 8, 32 and 128 features, three seeds each.
+    pub fn new(data: impl Into<PathBuf>, out: impl Into<PathBuf>) -> Self {
+        let families = [Family::Sde, Family::Balanced, Family::Ge, Family::Pos];
+        let features = families.map(Attention::Features);
+        Self {
+            data: data.into(),
+            out: out.into(),
+            modes: vec![Mode::Trans, Mode::Nst],
+            attentions: [Attention::Exact].into_iter().chain(features).collect(),
+            features: vec![8, 32, 128],
+            seeds: 3,
+            options: TrainOptions::default(),
+            redraw: Some(100),
+            generations: 1,
+            confidence: 0.8,
+        }
+    }
 }
 
 /// One training of the grid.
@@ -111,17 +147,14 @@ impl SpeechRequest {
 
     fn attention(&self, cell: &SpeechCell) -> AttentionOptions {
         let options = AttentionOptions::new(cell.attention, cell.features.max(1));
-        AttentionOptions { redraw: self.redraw, seed: cell.seed, ..options }
+        options.redraw(self.redraw).seed(cell.seed)
     }
 
     fn training(&self, cell: &SpeechCell) -> TrainRequest {
-        TrainRequest {
-            data: vec![self.manifest("train")],
-            test: Some(self.manifest("test")),
-            out: self.folder(cell),
-            attention: self.attention(cell),
-            options: self.settings(cell).options,
-        }
+        TrainRequest::new(vec![self.manifest("train")], self.folder(cell))
+            .test(Some(self.manifest("test")))
+            .attention(self.attention(cell))
+            .options(self.settings(cell).options)
     }
 
     fn manifest(&self, name: &str) -> PathBuf {
@@ -166,7 +199,7 @@ impl Grid for SpeechRequest {
 
     fn settings(&self, cell: &SpeechCell) -> Settings {
         Settings {
-            options: TrainOptions { seed: cell.seed, ..self.options },
+            options: self.options.seed(cell.seed),
             redraw: self.redraw,
             students: (cell.mode == Mode::Nst).then_some((self.generations, self.confidence)),
         }
@@ -194,16 +227,14 @@ impl Grid for SpeechRequest {
         let found = match cell.mode {
             Mode::Trans => train(&training, watch)?.errors,
             Mode::Nst => {
-                let request = NstRequest {
-                    labelled: self.manifest("labelled"),
-                    unlabelled: self.manifest("unlabelled"),
-                    test: training.test,
-                    out: training.out,
-                    attention: training.attention,
-                    options: training.options,
-                    generations: self.generations,
-                    confidence: self.confidence,
-                };
+                let (labelled, unlabelled) =
+                    (self.manifest("labelled"), self.manifest("unlabelled"));
+                let request = NstRequest::new(labelled, unlabelled, training.out)
+                    .test(training.test)
+                    .attention(training.attention)
+                    .options(training.options)
+                    .generations(self.generations)
+                    .confidence(self.confidence);
                 nst(&request, watch)?.pop().and_then(|last| last.errors)
             }
         };

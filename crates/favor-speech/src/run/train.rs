@@ -60,6 +60,7 @@ impl std::str::FromStr for Size {
 
 /// How to train.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TrainOptions {
     /// What labels stand for.
     pub units: Units,
@@ -88,6 +89,22 @@ pub struct TrainOptions {
     /// Decides weights, order, dropout and changes.
     pub seed: u64,
 }
+
+setters! { TrainOptions {
+    units: Units,
+    size: Size,
+    shape: Option<[usize; 3]>,
+    positions: Positions,
+    dropout: f64,
+    epochs: u64,
+    batch: usize,
+    rate: f64,
+    warmup: f64,
+    spread: f64,
+    augment: Augment,
+    judge: u64,
+    seed: u64,
+} }
 
 impl Default for TrainOptions {
     fn default() -> Self {
@@ -154,6 +171,7 @@ impl TrainOptions {
 
 /// What to train on what.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TrainRequest {
     /// Manifests to learn from.
     pub data: Vec<PathBuf>,
@@ -165,6 +183,27 @@ pub struct TrainRequest {
     pub attention: AttentionOptions,
     /// How.
     pub options: TrainOptions,
+}
+
+setters! { TrainRequest {
+    data: Vec<PathBuf>,
+    test: Option<PathBuf>,
+    out: PathBuf,
+    attention: AttentionOptions,
+    options: TrainOptions,
+} }
+
+impl TrainRequest {
+    /// What these manifests say, with the usual attention and settings.
+    pub fn new(data: Vec<PathBuf>, out: impl Into<PathBuf>) -> Self {
+        Self {
+            data,
+            test: None,
+            out: out.into(),
+            attention: AttentionOptions::default(),
+            options: TrainOptions::default(),
+        }
+    }
 }
 
 /// One line of a training's log.
@@ -251,8 +290,8 @@ impl Training {
         device.seed(seed);
         let network = Recogniser::new(&self.config, attention, &device)?;
         let steps = epochs * self.batches.per_epoch();
-        let schedule = Schedule { steps, warmup: (warmup * steps as f64).round() as u64, rate };
-        let adam = AdamOptions { beta2: 0.98, ..AdamOptions::default() };
+        let schedule = Schedule::new(steps, rate).warmup((warmup * steps as f64).round() as u64);
+        let adam = AdamOptions::default().beta2(0.98);
         Trainer::new(network, schedule, adam, seed)
     }
 

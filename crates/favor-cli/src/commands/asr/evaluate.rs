@@ -39,13 +39,10 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = EvaluateRequest {
-            model: self.model,
-            data: self.data,
-            attention: self.replace.then(|| self.attention.options(self.seed)),
-            beam: self.beam,
-            seed: self.seed,
-        };
+        let request = EvaluateRequest::new(self.model, self.data)
+            .attention(self.replace.then(|| self.attention.options(self.seed)))
+            .beam(self.beam)
+            .seed(self.seed);
         let bar = Bar::new("evaluate");
         let found = evaluate(&request, &|tick| bar.show(tick))?;
         drop(bar);

@@ -49,16 +49,12 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = NstRequest {
-            attention: self.attention.training(self.seed, &self.redraw),
-            options: self.training.options(self.seed),
-            labelled: self.labelled,
-            unlabelled: self.unlabelled,
-            test: self.test,
-            out: self.out,
-            generations: self.generations,
-            confidence: self.confidence,
-        };
+        let request = NstRequest::new(self.labelled, self.unlabelled, self.out)
+            .test(self.test)
+            .attention(self.attention.training(self.seed, &self.redraw))
+            .options(self.training.options(self.seed))
+            .generations(self.generations)
+            .confidence(self.confidence);
         let found = watched("nst", |watch| nst(&request, watch))?;
         let mut text = String::new();
         for one in &found {

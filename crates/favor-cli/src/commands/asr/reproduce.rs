@@ -60,18 +60,15 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = SpeechRequest {
-            data: data_folder(self.data).path.join("speech"),
-            out: self.out,
-            modes: self.modes,
-            attentions: self.attentions,
-            features: self.features,
-            seeds: self.seeds,
-            options: self.training.options(0),
-            redraw: self.redraw.steps(),
-            generations: self.generations,
-            confidence: self.confidence,
-        };
+        let request = SpeechRequest::new(data_folder(self.data).path.join("speech"), self.out)
+            .modes(self.modes)
+            .attentions(self.attentions)
+            .features(self.features)
+            .seeds(self.seeds)
+            .options(self.training.options(0))
+            .redraw(self.redraw.steps())
+            .generations(self.generations)
+            .confidence(self.confidence);
         let ahead = watched("speech", |watch| plan(&request, watch))?;
         print(&ahead.to_text())?;
         if self.dry_run {

@@ -92,34 +92,28 @@ fn positions(name: &str) -> Result<Positions, String> {
 
 impl TrainingArguments {
     pub(super) fn options(&self, seed: u64) -> TrainOptions {
-        let default = TrainOptions::default();
-        TrainOptions {
-            units: self.units,
-            size: self.size,
-            shape: self.shape,
-            positions: self.positions,
-            dropout: self.dropout,
-            epochs: self.epochs,
-            batch: self.batch,
-            rate: self.rate,
-            spread: self.spread,
-            augment: if self.no_augment { Augment::NONE } else { default.augment },
-            judge: self.judge,
-            seed,
-            ..default
-        }
+        let options = TrainOptions::default()
+            .units(self.units)
+            .size(self.size)
+            .shape(self.shape)
+            .positions(self.positions)
+            .dropout(self.dropout)
+            .epochs(self.epochs)
+            .batch(self.batch)
+            .rate(self.rate)
+            .spread(self.spread)
+            .judge(self.judge)
+            .seed(seed);
+        if self.no_augment { options.augment(Augment::NONE) } else { options }
     }
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = TrainRequest {
-            attention: self.attention.training(self.seed, &self.redraw),
-            options: self.training.options(self.seed),
-            data: self.data,
-            test: self.test,
-            out: self.out,
-        };
+        let request = TrainRequest::new(self.data, self.out)
+            .test(self.test)
+            .attention(self.attention.training(self.seed, &self.redraw))
+            .options(self.training.options(self.seed));
         let found = watched("asr", |watch| train(&request, watch))?;
         let minutes = found.epochs.iter().map(|e| e.seconds).sum::<f64>() / 60.0;
         let mut text = format!(

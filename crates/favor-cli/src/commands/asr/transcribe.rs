@@ -36,13 +36,8 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = TranscribeRequest {
-            model: self.model,
-            files: self.files,
-            attention: None,
-            beam: self.beam,
-            piece: self.pieces,
-        };
+        let request =
+            TranscribeRequest::new(self.model, self.files).beam(self.beam).piece(self.pieces);
         let bar = Bar::new("transcribe");
         let partial = |text: &str| eprintln!("… {text}");
         let found = transcribe(&request, &|tick| bar.show(tick), &partial)?;

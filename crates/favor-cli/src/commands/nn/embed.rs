@@ -5,7 +5,7 @@ use crate::failure::Outcome;
 use crate::terminal::Bar;
 use favor_io::write_atomically;
 use favor_nn::run::{EmbedRequest, embed};
-use favor_nn::{AttentionOptions, Error};
+use favor_nn::{Error, Statistics};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -52,17 +52,11 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let npy = self.out.as_ref().is_some_and(|out| out.extension().is_some_and(|e| e == "npy"));
-        let request = EmbedRequest {
-            texts: self.texts()?,
-            attention: AttentionOptions {
-                statistics: favor_nn::Statistics::PerSequence,
-                ..self.attention.options(self.seed)
-            },
-            model: self.model,
-            length: self.length,
-            batch: self.batch,
-            normalise: !self.no_normalise,
-        };
+        let attention = self.attention.options(self.seed).statistics(Statistics::PerSequence);
+        let request = EmbedRequest::new(&self.model, self.texts()?, attention)
+            .length(self.length)
+            .batch(self.batch)
+            .normalise(!self.no_normalise);
         let bar = Bar::new("embed");
         let found = embed(&request, &|tick| bar.show(tick))?;
         drop(bar);

@@ -17,18 +17,23 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// Which attention.
 #[derive(Debug, clap::Args)]
 pub(super) struct AttentionArguments {
-    /// exact, elu, relu, pos (FAVOR+), ge (FAVOR++), sade and sde (FAVOR#), ade, balanced or auto
-    #[arg(long, value_name = "NAME", default_value = "exact")]
+    #[arg(long, value_name = "NAME", default_value = "exact", help = kinds())]
     attention: Attention,
     /// The number of features of each head
     #[arg(long, value_name = "M", default_value_t = 128)]
     features: usize,
 }
 
+/// The names of all kinds of attention.
+fn kinds() -> String {
+    let names: Vec<&str> = Attention::all().map(Attention::name).collect();
+    format!("One of {}", names.join(", "))
+}
+
 /// How maps follow a training.
 #[derive(Debug, clap::Args)]
 pub(super) struct Redraw {
-    /// Fit the maps anew, with a new draw, after so many steps; 0: never
+    /// Fit the maps again, with a new draw, after so many steps; 0: never
     #[arg(long, value_name = "N", default_value_t = 100)]
     redraw: u64,
 }
@@ -41,11 +46,11 @@ impl Redraw {
 
 impl AttentionArguments {
     pub(super) fn options(&self, seed: u64) -> AttentionOptions {
-        AttentionOptions { seed, ..AttentionOptions::new(self.attention, self.features) }
+        AttentionOptions::new(self.attention, self.features).seed(seed)
     }
 
     pub(super) fn training(&self, seed: u64, redraw: &Redraw) -> AttentionOptions {
-        AttentionOptions { redraw: redraw.steps(), ..self.options(seed) }
+        self.options(seed).redraw(redraw.steps())
     }
 }
 
