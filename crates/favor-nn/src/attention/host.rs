@@ -1,6 +1,6 @@
 //! The engine as an operation of burn's CPU backend, with its own gradients.
 
-use super::Method;
+use super::{BackwardFailure, Method};
 use crate::{Error, Result};
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
@@ -22,6 +22,7 @@ pub(super) struct Call {
     pub(super) kernel: Kernel,
     pub(super) mask: Option<Arc<Vec<bool>>>,
     pub(super) causal: bool,
+    pub(super) failure: BackwardFailure,
 }
 
 /// Attention by the engine, tracked if any of the inputs is.
@@ -115,10 +116,11 @@ fn forward_in<T: Shared>(
 fn backward_in<T: Shared>(saved: &Saved, gradient: &HostTensor) -> [HostTensor; 3] {
     let [q, k, v, _] = &saved.inputs;
     let shapes = [q, k, v].map(|t| t.layout().shape().dims::<4>());
-    // A backward pass cannot refuse. Gradients that are no numbers are seen by whoever looks at
-    // their norm, as the training loop does, and name the cause there.
+    // A backward pass cannot refuse. Whoever looks at the norm of the gradients, as the training loop
+    // does, sees NaN and finds the reason where the call has left it.
     let undefined = |n: [usize; 4]| vec![T::from_elem(f32::NAN); n.iter().product()];
-    let found = gradients::<T>(saved, gradient).unwrap_or_else(|_| {
+    let found = gradients::<T>(saved, gradient).unwrap_or_else(|error| {
+        saved.call.failure.report(error);
         let [q, k, v] = shapes.map(undefined);
         Gradients { q, k, v }
     });

@@ -4,12 +4,14 @@
 //! its inputs. On any other device plain tensor operations do, and burn differentiates them. The two
 //! agree in value and gradient.
 
+mod failure;
 mod host;
 mod kind;
 mod linear;
 mod mask;
 mod tensors;
 
+pub use failure::BackwardFailure;
 pub(crate) use host::HostView;
 pub use kind::Attention;
 pub use mask::KeyMask;
@@ -45,6 +47,33 @@ pub enum Method {
     Chosen(Arc<[FeatureMap]>, Arc<[Choice]>),
 }
 
+/// All of a call of [`attend`] but its tensors and its method.
+///
+/// ```
+/// use favor_nn::attention::AttendOptions;
+/// let options = AttendOptions::default().causal(true);
+/// assert!(options.causal && options.mask.is_none());
+/// ```
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct AttendOptions<'a> {
+    /// Which keys are padding; `None`: none of them.
+    pub mask: Option<&'a KeyMask>,
+    /// Whether a query sees its own and earlier keys only.
+    pub causal: bool,
+    /// Which code computes.
+    pub implementation: Implementation,
+    /// Where a backward pass on the CPU leaves the reason of its failure.
+    pub failure: BackwardFailure,
+}
+
+setters! { AttendOptions<'a> {
+    mask: Option<&'a KeyMask>,
+    causal: bool,
+    implementation: Implementation,
+    failure: BackwardFailure,
+} }
+
 /// ε of the ReLU features.
 pub const RELU_EPSILON: f64 = 1e-3;
 
@@ -53,9 +82,9 @@ pub const RELU_EPSILON: f64 = 1e-3;
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use favor_nn::attention::{Implementation, Method, attend};
+/// use favor_nn::attention::{AttendOptions, Method, attend};
 /// let x = || Tensor::<4>::random([1, 2, 10, 8], Distribution::Default, &Device::flex());
-/// let out = attend(x(), x(), x(), &Method::Exact, None, false, Implementation::Auto)?;
+/// let out = attend(x(), x(), x(), &Method::Exact, &AttendOptions::default())?;
 /// assert_eq!(out.dims(), [1, 2, 10, 8]);
 /// # Ok::<(), favor_nn::Error>(())
 /// ```
@@ -64,18 +93,29 @@ pub fn attend(
     k: Tensor<4>,
     v: Tensor<4>,
     method: &Method,
-    mask: Option<&KeyMask>,
-    causal: bool,
-    implementation: Implementation,
+    options: &AttendOptions<'_>,
 ) -> Result<Tensor<4>> {
-    check(&q, &k, &v, mask, causal)?;
+    check(&q, &k, &v, options)?;
+    attend_checked(q, k, v, method, options)
+}
+
+/// The same for tensors whose shapes are known to fit.
+pub(crate) fn attend_checked(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    method: &Method,
+    options: &AttendOptions<'_>,
+) -> Result<Tensor<4>> {
+    let AttendOptions { mask, causal, .. } = *options;
     let kernel = Kernel::attention(q.dims()[3]);
     if let Some(baseline) = linear::Features::of(method) {
         return Ok(linear::attend(baseline, q, k, v, mask, causal));
     }
-    if implementation == Implementation::Auto && on_host(&q) {
-        let mask = mask.map(|m| m.visible().clone());
-        return host::attend(q, k, v, host::Call { method: method.clone(), kernel, mask, causal });
+    if options.implementation == Implementation::Auto && on_host(&q) {
+        let (method, mask) = (method.clone(), mask.map(|m| m.visible().clone()));
+        let failure = options.failure.clone();
+        return host::attend(q, k, v, host::Call { method, kernel, mask, causal, failure });
     }
     match method {
         Method::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
@@ -103,29 +143,40 @@ pub(crate) fn on_host(tensor: &Tensor<4>) -> bool {
     is_flex(&tensor.device()) && matches!(tensor.dtype(), DType::F32 | DType::F64)
 }
 
-fn check(
-    q: &Tensor<4>,
-    k: &Tensor<4>,
-    v: &Tensor<4>,
+fn check(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>, options: &AttendOptions<'_>) -> Result<()> {
+    let ([batch, heads, length, dim], keys) = (q.dims(), k.dims()[2]);
+    for (what, tensor) in [("queries", q), ("keys", k), ("values", v)] {
+        if tensor.dims().contains(&0) {
+            let reason = format!("{:?} has an empty axis", tensor.dims());
+            return Err(Error::invalid(what, reason));
+        }
+    }
+    let sides =
+        [("keys", k, [batch, heads, keys, dim]), ("values", v, [batch, heads, keys, v.dims()[3]])];
+    for (what, tensor, wanted) in sides {
+        let found = tensor.dims();
+        if found != wanted {
+            let reason = format!("{found:?} beside queries {:?}; {wanted:?} would fit", q.dims());
+            return Err(Error::invalid(what, reason));
+        }
+    }
+    check_keys([batch, length], keys, options.mask, options.causal)
+}
+
+/// That the mask and causality fit queries `[batch, length]` and so many keys.
+pub(crate) fn check_keys(
+    [batch, length]: [usize; 2],
+    keys: usize,
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Result<()> {
-    let ([batch, heads, length, dim], [kb, kh, keys, kd]) = (q.dims(), k.dims());
-    let [vb, vh, values, columns] = v.dims();
-    let shapes = || format!("queries {:?}, keys {:?}, values {:?}", q.dims(), k.dims(), v.dims());
-    if [batch, heads, length, dim, keys, columns].contains(&0) {
-        return Err(Error::invalid("attention", format!("an empty axis in {}", shapes())));
-    }
-    if (kb, kh, kd) != (batch, heads, dim) || (vb, vh, values) != (batch, heads, keys) {
-        return Err(Error::invalid("attention", format!("{} do not fit", shapes())));
-    }
     if causal && length != keys {
         let reason = format!("{length} queries and {keys} keys; there must be as many of both");
         return Err(Error::invalid("causal attention", reason));
     }
     match mask {
         Some(mask) if mask.shape() != [batch, keys] => {
-            let reason = format!("shape {:?} for {batch} × {keys} keys", mask.shape());
+            let reason = format!("shape {:?} where keys are {:?}", mask.shape(), [batch, keys]);
             Err(Error::invalid("key mask", reason))
         }
         _ => Ok(()),

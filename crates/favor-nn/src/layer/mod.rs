@@ -8,7 +8,9 @@ use maps::Maps;
 pub use positions::Positions;
 use positions::Relative;
 
-use crate::attention::{Attention, Implementation, KeyMask, attend};
+use crate::attention::{
+    AttendOptions, Attention, BackwardFailure, Implementation, KeyMask, attend_checked, check_keys,
+};
 use crate::host::{drop_some, rowwise};
 use crate::{Error, Result};
 use burn::module::Module;
@@ -20,9 +22,9 @@ use serde::{Deserialize, Serialize};
 /// Which attention, and how its maps follow the training.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct AttentionOptions {
     /// The kind.
-#[non_exhaustive]
     pub kind: Attention,
     /// The number of features of each head.
     pub features: usize,
@@ -39,8 +41,6 @@ pub struct AttentionOptions {
     pub tolerance: f64,
 }
 
-impl Default for AttentionOptions {
-    fn default() -> Self {
 setters! { AttentionOptions {
     kind: Attention,
     features: usize,
@@ -51,6 +51,8 @@ setters! { AttentionOptions {
     tolerance: f64,
 } }
 
+impl Default for AttentionOptions {
+    fn default() -> Self {
         Self {
             kind: Attention::Features(favor::Family::Balanced),
             features: 256,
@@ -69,8 +71,6 @@ impl AttentionOptions {
         Self { kind, features, ..Self::default() }
     }
 
-    fn check(&self) -> Result<()> {
-        let refuse = |what, reason: String| Err(Error::invalid(what, reason));
     /// The same for one layer of many: layers draw apart from one another, as heads do. Redrawing counts
     /// seeds up from that of the layer, so layers are kept far apart.
     #[must_use]
@@ -78,6 +78,14 @@ impl AttentionOptions {
         self.seed(self.seed.wrapping_add((layer as u64) << 40))
     }
 
+    fn check(&self) -> Result<()> {
+        let refuse = |what, reason: String| Err(Error::invalid(what, reason));
+        if let Some(family) = self.kind.family().filter(|family| !family.is_positive()) {
+            return refuse(
+                "attention",
+                format!("features of '{family}' can be negative; use a positive family"),
+            );
+        }
         if self.features == 0 {
             return refuse("features", "there must be at least one".into());
         }
@@ -98,6 +106,7 @@ impl AttentionOptions {
 
 /// What a [`FavorAttention`] is made of.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FavorAttentionConfig {
     /// The width of queries and of the output.
     pub embed_dim: usize,
@@ -106,7 +115,6 @@ pub struct FavorAttentionConfig {
     /// The width of keys, if another.
     pub key_dim: Option<usize>,
     /// The width of values, if another.
-#[non_exhaustive]
     pub value_dim: Option<usize>,
     /// The fraction of outputs of the heads that training drops.
     pub dropout: f64,
@@ -118,14 +126,6 @@ pub struct FavorAttentionConfig {
     pub implementation: Implementation,
 }
 
-impl FavorAttentionConfig {
-    /// The defaults for this width and number of heads.
-    pub fn new(embed_dim: usize, heads: usize) -> Self {
-        Self {
-            embed_dim,
-            heads,
-            key_dim: None,
-            value_dim: None,
 setters! { FavorAttentionConfig {
     key_dim: Option<usize>,
     value_dim: Option<usize>,
@@ -135,6 +135,14 @@ setters! { FavorAttentionConfig {
     implementation: Implementation,
 } }
 
+impl FavorAttentionConfig {
+    /// The defaults for this width and number of heads.
+    pub fn new(embed_dim: usize, heads: usize) -> Self {
+        Self {
+            embed_dim,
+            heads,
+            key_dim: None,
+            value_dim: None,
             dropout: 0.0,
             attention: AttentionOptions::default(),
             positions: Positions::None,
@@ -169,6 +177,7 @@ setters! { FavorAttentionConfig {
             maps: Maps::new(self.attention, heads, embed_dim / heads)?,
             positions: self.positions,
             implementation: self.implementation,
+            failure: BackwardFailure::default(),
         })
     }
 }
@@ -211,6 +220,8 @@ pub struct FavorAttention {
     positions: Positions,
     #[module(skip)]
     implementation: Implementation,
+    #[module(skip)]
+    failure: BackwardFailure,
 }
 
 impl FavorAttention {
@@ -229,7 +240,7 @@ impl FavorAttention {
         mask: Option<&KeyMask>,
         causal: bool,
     ) -> Result<Tensor<3>> {
-        self.check([&query, &key, &value])?;
+        self.check([&query, &key, &value], mask, causal)?;
         let training = self.dropout.training.is_enabled() && query.device().is_autodiff();
         let [batch, length, _] = query.dims();
         let heads = |x: Tensor<3>| {
@@ -244,7 +255,9 @@ impl FavorAttention {
             Some(relative) => relative.attend(q, k, v, mask, causal)?,
             None => {
                 let method = self.maps.method([&q, &k, &v], mask, causal, training)?;
-                attend(q, k, v, &method, mask, causal, self.implementation)?
+                let options = AttendOptions::default().mask(mask).causal(causal);
+                let options = options.implementation(self.implementation);
+                attend_checked(q, k, v, &method, &options.failure(self.failure.clone()))?
             }
         };
         let width = self.maps.heads() * out.dims()[3];
@@ -252,7 +265,12 @@ impl FavorAttention {
         Ok(rowwise(&self.output, out))
     }
 
-    fn check(&self, [query, key, value]: [&Tensor<3>; 3]) -> Result<()> {
+    fn check(
+        &self,
+        [query, key, value]: [&Tensor<3>; 3],
+        mask: Option<&KeyMask>,
+        causal: bool,
+    ) -> Result<()> {
         let batch = query.dims()[0];
         let sides = [
             ("queries", query, &self.query, query),
@@ -267,7 +285,12 @@ impl FavorAttention {
                 return Err(Error::invalid(what, reason));
             }
         }
-        Ok(())
+        check_keys([batch, query.dims()[1]], key.dims()[1], mask, causal)
+    }
+
+    /// Where the layer leaves the reason when its backward pass fails.
+    pub fn failure(&self) -> &BackwardFailure {
+        &self.failure
     }
 
     /// The kind of attention and its maps.

@@ -154,24 +154,41 @@ impl<M: Model> Trainer<M> {
         let mut stream = Stream::new(self.seed.wrapping_add(self.step), PURPOSE);
         let bits = (0..2).fold(0, |bits, _| bits << 32 | stream.index(1 << 32) as u64);
         self.model().device().seed(bits);
-        let loss = loss(self.model())?;
+        let step = self.step + 1;
+        let astray =
+            |reason: String| Error::Training(format!("step {step}: {reason}; lower the rate"));
+        // Weights that have grown beyond all bounds show first where attention refuses its input.
+        let loss = loss(self.model()).map_err(|error| match error {
+            Error::Attention(
+                cause @ (favor::Error::NonFinite { .. } | favor::Error::Overflow { .. }),
+            ) => astray(cause.to_string()),
+            error => error,
+        })?;
         let value = f64::from(loss.clone().into_scalar::<f32>());
-        let astray = |what: &str| {
-            let step = self.step + 1;
-            Error::Training(format!("step {step}: the {what} is no number; lower the rate"))
-        };
         if !value.is_finite() {
-            return Err(astray("loss"));
+            return Err(astray(format!("the loss is {value}")));
         }
+        // A failure of an earlier pass, outside of training, is none of this step.
+        self.failure();
         let gradients = loss.backward();
         let rate = self.schedule.rate_at(self.step);
         let model = self.model.take().expect("the model is back when a step ends");
         let (model, changed) = self.adam.update(model, gradients, rate);
         self.model = Some(model);
         if !changed {
-            return Err(astray("gradient"));
+            return Err(astray(match self.failure() {
+                Some(cause) => format!("the backward pass of attention failed: {cause}"),
+                None => "the gradient is NaN or infinite".to_owned(),
+            }));
         }
         self.step += 1;
         Ok(value)
+    }
+
+    /// Why the last backward pass failed, if it did. Gradients come from the last layer first, and what
+    /// follows a failure fails too: the last layer's is the cause.
+    fn failure(&self) -> Option<Error> {
+        let failures = self.model().attentions().into_iter().map(|layer| layer.failure().take());
+        failures.flatten().last()
     }
 }
