@@ -5,14 +5,16 @@
 mod setters;
 
 pub mod attention;
+pub mod batches;
 pub mod bert;
 mod error;
 pub mod host;
-pub mod batches;
 mod layer;
 pub mod run;
 pub mod store;
 pub mod task;
+#[cfg(test)]
+mod testing;
 pub mod text;
 pub mod train;
 mod weights;

@@ -87,19 +87,18 @@ fn column_sums(numbers: &[f32], width: usize) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::normal;
     use burn::module::Param;
-    use burn::tensor::{Device, Distribution, TensorData};
+    use burn::tensor::{Device, TensorData};
 
     /// burn's own product in 64 bits on the same numbers, and its gradients. A sum of `n` numbers in 32
     /// bits is off by at most `n` roundings of the sum of absolute values.
     #[test]
     fn values_and_gradients_are_those_of_burn() {
         let device = Device::flex().autodiff();
-        let random = |shape: [usize; 3]| -> TensorData {
-            Tensor::<3>::random(shape, Distribution::Normal(0.0, 1.0), &device).into_data()
-        };
-        let (x, weight, bias) = (random([70, 3, 24]), random([1, 24, 40]), random([1, 1, 40]));
-        let weigh = random([3, 70, 40]);
+        let random = |shape: [usize; 3], seed| normal(shape, 0.0, 1.0, seed);
+        let (x, weights) = (random([70, 3, 24], 1), random([3, 70, 40], 2));
+        let (weight, bias) = (random([1, 24, 40], 3), random([1, 1, 40], 4));
         let run = |kind: DType| -> Vec<Vec<f64>> {
             let put = |data: &TensorData| Tensor::<3>::from_data(data.clone(), (&device, kind));
             let x = put(&x).require_grad();
@@ -109,7 +108,7 @@ mod tests {
             };
             // Strides that are not those of a plain tensor must be read right too.
             let out = rowwise(&matrix, x.clone().swap_dims(0, 1));
-            let found = (out.clone() * put(&weigh)).sum().backward();
+            let found = (out.clone() * put(&weights)).sum().backward();
             let all = [
                 out.into_data(),
                 x.grad(&found).unwrap().into_data(),

@@ -53,19 +53,21 @@ impl HostOperation<1, 3> for Lookup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::nn::EmbeddingConfig;
-    use burn::tensor::{Device, Distribution};
+    use crate::testing::normal;
+    use burn::module::Param;
+    use burn::tensor::Device;
 
     /// burn's own operation: the values to the last bit, the gradients to the rounding of three sums.
     #[test]
     fn values_and_gradients_are_those_of_burn() {
         let device = Device::flex().autodiff();
-        let table = EmbeddingConfig::new(9, 5).init(&device);
+        let weight = Tensor::<2>::from_data(normal([9, 5], 0.0, 1.0, 1), &device);
+        let table = Embedding { weight: Param::from_tensor(weight.require_grad()) };
         let places: Vec<i64> = vec![0, 3, 8, 3, 3, 1];
-        let weigh = Tensor::<3>::random([2, 3, 5], Distribution::Normal(0.0, 1.0), &device);
+        let weights = Tensor::<3>::from_data(normal([2, 3, 5], 0.0, 1.0, 2), &device);
         let ids = Tensor::<2, Int>::from_data(TensorData::new(places.clone(), [2, 3]), &device);
         let both = [lookup(&table, places, [2, 3]), table.forward(ids)].map(|out| {
-            let found = (out.clone() * weigh.clone()).sum().backward();
+            let found = (out.clone() * weights.clone()).sum().backward();
             let gradient = table.weight.val().grad(&found).unwrap();
             (out.into_data(), gradient.into_data())
         });

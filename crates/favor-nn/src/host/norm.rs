@@ -122,7 +122,8 @@ impl<const D: usize> HostOperation<3, D> for Normalise<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Distribution, TensorData};
+    use crate::testing::normal;
+    use burn::tensor::TensorData;
 
     /// burn's own operation in 64 bits on the same numbers, and its gradients. Ours rounds the mean, the
     /// deviation and the result to 32 bits: some 2⁻²³ of the largest number each.
@@ -130,22 +131,21 @@ mod tests {
     fn values_and_gradients_are_those_of_burn() {
         const SHAPE: [usize; 3] = [3, 50, 24];
         let device = Device::flex().autodiff();
-        let random = |shape: [usize; 3], mean: f64| -> TensorData {
-            let drawn = Tensor::<3>::random(shape, Distribution::Normal(mean, 2.0), &device);
-            drawn.into_data()
-        };
-        let row = |mean| random([1, 1, SHAPE[2]], mean);
-        let (x, weigh, gamma, beta) = (random(SHAPE, 0.3), random(SHAPE, 0.0), row(1.0), row(0.0));
-        // The outputs and the gradients of their weighed sum, all as 64-bit numbers.
+        let (x, weights) = (normal(SHAPE, 0.3, 2.0, 1), normal(SHAPE, 0.0, 2.0, 2));
+        let row = |mean, seed| normal([SHAPE[2]], mean, 2.0, seed);
+        let (gamma, beta) = (row(1.0, 3), row(0.0, 4));
+        // The outputs and the gradients of their weighted sum, all as 64-bit numbers.
         let run = |kind: DType| -> Vec<Vec<f64>> {
             let put = |data: &TensorData| Tensor::<3>::from_data(data.clone(), (&device, kind));
-            let leaf = |data: &TensorData| put(data).reshape([SHAPE[2]]).detach().require_grad();
+            let leaf = |data: &TensorData| {
+                Tensor::<1>::from_data(data.clone(), (&device, kind)).require_grad()
+            };
             let x = put(&x).require_grad();
             let (gamma, beta) = (Param::from_tensor(leaf(&gamma)), Param::from_tensor(leaf(&beta)));
             let norm = Norm { gamma, beta, epsilon: 1e-5 };
             // Strides that are not those of a plain tensor must be read right too.
             let out = norm.forward(x.clone().swap_dims(0, 1));
-            let found = (out.clone() * put(&weigh).swap_dims(0, 1)).sum().backward();
+            let found = (out.clone() * put(&weights).swap_dims(0, 1)).sum().backward();
             let gradient = |t: Tensor<1>| t.grad(&found).unwrap().into_data();
             let all = [
                 out.into_data(),

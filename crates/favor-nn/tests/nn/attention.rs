@@ -1,9 +1,12 @@
 //! The operation: the engine against tensor operations, and both against finite differences.
 
 use crate::common::{maps, normal, values};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use favor::{Baseline, Choice, Family, Mask, Rows, baseline_attention};
-use favor_nn::attention::{Attention, Implementation, KeyMask, Method, attend};
+use favor_nn::attention::{
+    AttendOptions, Attention, BackwardFailure, Implementation, KeyMask, Method, attend,
+};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const SHAPE: [usize; 4] = [2, 3, 21, 4];
@@ -11,8 +14,7 @@ const SHAPE: [usize; 4] = [2, 3, 21, 4];
 /// A method for every kind of attention; `auto` with a mixture of choices.
 fn methods() -> Vec<Method> {
     let fit = |family| -> Arc<[_]> { maps(family, SHAPE[1], SHAPE[3], 10).into() };
-    Attention::ALL
-        .into_iter()
+    Attention::all()
         .map(|kind| match kind {
             Attention::Exact => Method::Exact,
             Attention::Elu => Method::Elu,
@@ -34,6 +36,10 @@ fn masks() -> [Option<KeyMask>; 2] {
     [None, Some(KeyMask::of_lengths(&[21, 13], 21))]
 }
 
+fn options(mask: Option<&KeyMask>, causal: bool) -> AttendOptions<'_> {
+    AttendOptions::default().mask(mask).causal(causal)
+}
+
 /// The output, and the gradients of its product with fixed numbers.
 fn run(
     inputs: [Tensor<4>; 3],
@@ -43,16 +49,16 @@ fn run(
     implementation: Implementation,
 ) -> (Vec<f64>, Vec<Vec<f64>>) {
     let [q, k, v] = inputs.map(|t| t.autodiff().require_grad());
-    let out =
-        attend(q.clone(), k.clone(), v.clone(), method, mask, causal, implementation).unwrap();
-    let weights = normal(out.dims(), 1.0, 77, &Device::flex()).autodiff();
+    let options = options(mask, causal).implementation(implementation);
+    let out = attend(q.clone(), k.clone(), v.clone(), method, &options).unwrap();
+    let weights = normal(out.dims(), 77, &Device::flex()).autodiff();
     let gradients = (out.clone() * weights).sum().backward();
     let gradients = [q, k, v].map(|t| values(t.grad(&gradients).unwrap()));
     (values(out), gradients.to_vec())
 }
 
 fn inputs() -> [Tensor<4>; 3] {
-    [1, 2, 3].map(|seed| normal(SHAPE, 1.0, seed, &Device::flex()))
+    [1, 2, 3].map(|seed| normal(SHAPE, seed, &Device::flex()))
 }
 
 fn assert_close(a: &[f64], b: &[f64], tolerance: f64, what: &str) {
@@ -88,17 +94,15 @@ fn gradients_are_those_of_finite_differences() {
         for (mask, causal) in masks().iter().flat_map(|m| [(m, false), (m, true)]) {
             let (_, gradients) =
                 run(inputs(), &method, mask.as_ref(), causal, Implementation::Auto);
-            let weights = values(normal(SHAPE, 1.0, 77, &Device::flex()));
+            let weights = values(normal(SHAPE, 77, &Device::flex()));
             let loss = |which: usize, place: usize, by: f64| -> f64 {
                 let mut moved = inputs();
                 let mut numbers = values(moved[which].clone());
                 numbers[place] += by;
-                let data = burn::tensor::TensorData::new(numbers, SHAPE);
-                let options = (&Device::flex(), burn::tensor::DType::F64);
-                moved[which] = Tensor::from_data(data, options);
+                let data = TensorData::new(numbers, SHAPE);
+                moved[which] = Tensor::from_data(data, (&Device::flex(), DType::F64));
                 let [q, k, v] = moved;
-                let out =
-                    attend(q, k, v, &method, mask.as_ref(), causal, Implementation::Auto).unwrap();
+                let out = attend(q, k, v, &method, &options(mask.as_ref(), causal)).unwrap();
                 values(out).iter().zip(&weights).map(|(a, b)| a * b).sum()
             };
             for (which, gradient) in gradients.iter().enumerate() {
@@ -121,11 +125,12 @@ fn gradients_are_those_of_finite_differences() {
 #[test]
 fn cross_attention_agrees() {
     let device = Device::flex();
-    let q = normal([2, 3, 7, 4], 1.0, 1, &device);
-    let (k, v) = (normal([2, 3, 11, 4], 1.0, 2, &device), normal([2, 3, 11, 5], 1.0, 3, &device));
+    let q = normal([2, 3, 7, 4], 1, &device);
+    let (k, v) = (normal([2, 3, 11, 4], 2, &device), normal([2, 3, 11, 5], 3, &device));
     let mask = KeyMask::of_lengths(&[4, 11], 11);
     let each: Arc<[_]> = maps(Family::Sde, 6, 4, 9).into();
-    for method in methods().into_iter().take(9).chain([Method::Features(each)]) {
+    let per_head = methods().into_iter().filter(|method| !matches!(method, Method::Chosen(..)));
+    for method in per_head.chain([Method::Features(each)]) {
         let inputs = || [q.clone(), k.clone(), v.clone()];
         let one = run(inputs(), &method, Some(&mask), false, Implementation::Auto);
         let two = run(inputs(), &method, Some(&mask), false, Implementation::Tensors);
@@ -149,8 +154,7 @@ fn padding_is_not_looked_at() {
                         *x = f64::NAN;
                     }
                 }
-                let options = (&Device::flex(), burn::tensor::DType::F64);
-                Tensor::from_data(burn::tensor::TensorData::new(numbers, SHAPE), options)
+                Tensor::from_data(TensorData::new(numbers, SHAPE), (&Device::flex(), DType::F64))
             };
             let spoiled = run([q, spoil(k), spoil(v)], &method, Some(&mask), false, implementation);
             assert_eq!(clean.0, spoiled.0, "{method:.30?} {implementation:?}");
@@ -167,15 +171,8 @@ fn baselines_are_those_of_the_library() {
     {
         for causal in [false, true] {
             let [q, k, v] = inputs();
-            let out = attend(
-                q.clone(),
-                k.clone(),
-                v.clone(),
-                &method,
-                None,
-                causal,
-                Implementation::Auto,
-            );
+            let options = options(None, causal);
+            let out = attend(q.clone(), k.clone(), v.clone(), &method, &options);
             let out = values(out.unwrap());
             let head = SHAPE[2] * SHAPE[3];
             let [q, k, v] = [q, k, v].map(values);
@@ -212,19 +209,71 @@ fn a_query_without_keys_gives_zeros() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let [q, k, v] = inputs();
-    let short = k.clone().narrow(2, 0, 5);
-    let refused =
-        |q: &Tensor<4>, k: &Tensor<4>, method: &Method, mask: Option<&KeyMask>, causal| {
-            let result =
-                attend(q.clone(), k.clone(), v.clone(), method, mask, causal, Implementation::Auto);
-            result.unwrap_err().to_string()
+    for implementation in [Implementation::Auto, Implementation::Tensors] {
+        let refused = |k: &Tensor<4>, method: &Method, mask: Option<&KeyMask>, part: &str| {
+            let options = options(mask, false).implementation(implementation);
+            let message = attend(q.clone(), k.clone(), v.clone(), method, &options)
+                .map(|_| ())
+                .unwrap_err()
+                .to_string();
+            assert!(message.contains(part), "{message}");
         };
-    assert!(refused(&q, &short, &Method::Exact, None, false).contains("do not fit"));
-    let mask = KeyMask::of_lengths(&[3], 21);
-    assert!(refused(&q, &k, &Method::Exact, Some(&mask), false).contains("key mask"));
-    let wrong = Method::Features(maps(Family::Pos, 2, 4, 8).into());
-    assert!(refused(&q, &k, &wrong, None, false).contains("2 maps"));
+        let short = k.clone().narrow(2, 0, 5);
+        refused(&short, &Method::Exact, None, "values: [2, 3, 21, 4] beside queries");
+        refused(&k.clone().narrow(3, 0, 2), &Method::Elu, None, "[2, 3, 21, 4] would fit");
+        let mask = KeyMask::of_lengths(&[3], 21);
+        refused(&k, &Method::Relu, Some(&mask), "key mask: shape [1, 21] where keys are [2, 21]");
+        let wrong = Method::Features(maps(Family::Pos, 2, 4, 8).into());
+        refused(&k, &wrong, None, "2 maps");
+    }
+    let causal = |keys: usize| {
+        let cut = |t: &Tensor<4>| t.clone().narrow(2, 0, keys);
+        let options = options(None, true);
+        attend(q.clone(), cut(&k), cut(&v), &Method::Exact, &options).map(|_| ())
+    };
+    assert!(causal(20).unwrap_err().to_string().contains("21 queries and 20 keys"));
+    assert!(causal(21).is_ok());
     let nan = k.clone() * f64::NAN;
-    assert!(refused(&q, &nan, &Method::Exact, None, false).contains("NaN"));
-    assert!("unknown".parse::<Attention>().unwrap_err().to_string().contains("balanced"));
+    let message = attend(q.clone(), nan, v.clone(), &Method::Exact, &options(None, false));
+    assert!(message.map(|_| ()).unwrap_err().to_string().contains("NaN"));
+}
+
+/// Every kind has a name of its own, which is read back; families whose features can be negative are no
+/// kind of attention.
+#[test]
+fn kinds_are_known_by_their_names() {
+    let names: BTreeSet<&str> = Attention::all().map(Attention::name).collect();
+    let positive = Family::ALL.into_iter().filter(|family| family.is_positive()).count();
+    assert_eq!((names.len(), Attention::all().count()), (positive + 4, positive + 4));
+    for kind in Attention::all() {
+        assert_eq!(kind.name().parse::<Attention>().unwrap(), kind);
+        let json = serde_json::to_string(&kind).unwrap();
+        assert_eq!(serde_json::from_str::<Attention>(&json).unwrap(), kind);
+    }
+    for name in ["unknown", "trig", "trig_pair"] {
+        let message = name.parse::<Attention>().unwrap_err().to_string();
+        assert!(message.contains(name) && message.contains("balanced"), "{message}");
+    }
+}
+
+/// A gradient that the engine refuses: NaN out, and the reason where the call was told to leave it.
+#[test]
+fn failed_backward_passes_leave_their_cause() {
+    for method in methods() {
+        let failure = BackwardFailure::default();
+        let options = options(None, false).failure(failure.clone());
+        let [q, k, v] = inputs().map(|t| t.autodiff().require_grad());
+        let out = attend(q.clone(), k.clone(), v.clone(), &method, &options).unwrap();
+        // Derivatives of a root at zero: finite in value, infinite in slope.
+        let loss = ((out * 0.0).sqrt()).sum();
+        let gradients = loss.backward();
+        for tensor in [q, k, v] {
+            let gradient = values(tensor.grad(&gradients).unwrap());
+            assert!(gradient.iter().any(|g| g.is_nan()), "{method:.30?}");
+        }
+        let by_engine = !matches!(method, Method::Elu | Method::Relu);
+        let cause = failure.take().map(|error| error.to_string());
+        assert_eq!(cause.is_some(), by_engine, "{method:.30?}");
+        assert!(cause.is_none_or(|cause| cause.contains("NaN at row 0")), "{method:.30?}");
+    }
 }

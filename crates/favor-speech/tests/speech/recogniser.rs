@@ -121,17 +121,21 @@ fn lattices_that_make_no_sense_are_refused() {
 }
 
 fn tiny() -> SpeechConfig {
-    SpeechConfig {
-        width: 16,
-        layers: 2,
-        heads: 2,
-        feed: 2,
-        kernel: 5,
-        prediction: 8,
-        joint: 12,
-        dropout: 0.0,
-        ..SpeechConfig::small(5, 6)
-    }
+    SpeechConfig::small(5, 6)
+        .width(16)
+        .layers(2)
+        .heads(2)
+        .feed(2)
+        .kernel(5)
+        .prediction(8)
+        .joint(12)
+        .dropout(0.0)
+}
+
+/// New weights, drawn by burn's generator: a test that calls this holds it.
+fn recogniser(config: &SpeechConfig, options: AttentionOptions, device: &Device) -> Recogniser {
+    device.seed(4);
+    Recogniser::new(config, options, device).unwrap()
 }
 
 fn utterance(frames: usize, seed: u64) -> Features {
@@ -147,10 +151,10 @@ fn options(kind: Attention) -> AttentionOptions {
 #[test]
 fn padding_changes_nothing() {
     let _held = generator();
-    let relative = SpeechConfig { positions: Positions::Relative(10), ..tiny() };
-    let kinds = Attention::ALL.map(|kind| (kind, tiny()));
-    for (kind, config) in kinds.into_iter().chain([(Attention::Exact, relative)]) {
-        let model = Recogniser::new(&config, options(kind), &Device::flex()).unwrap();
+    let relative = tiny().positions(Positions::Relative(10));
+    let kinds = Attention::all().map(|kind| (kind, tiny()));
+    for (kind, config) in kinds.chain([(Attention::Exact, relative)]) {
+        let model = recogniser(&config, options(kind), &Device::flex());
         for frames in [1, 2, 3, 4, 5, 21, 22, 23] {
             let (short, long) = (utterance(frames, 3), utterance(40, 4));
             let encode = |of: &[&Features]| {
@@ -173,7 +177,7 @@ fn padding_changes_nothing() {
 #[test]
 fn a_first_guess_is_made_for_each_utterance() {
     let _held = generator();
-    let model = Recogniser::new(&tiny(), options(Attention::Exact), &Device::flex()).unwrap();
+    let model = recogniser(&tiny(), options(Attention::Exact), &Device::flex());
     let utterances = [utterance(21, 3), utterance(40, 4)];
     let labels = [vec![1, 2], vec![2]];
     let loudness = |by: f32| [21, 40].map(|n: usize| random(n, 7).iter().map(|l| by * l).collect());
@@ -194,9 +198,9 @@ fn a_first_guess_is_made_for_each_utterance() {
 #[test]
 fn order_matters() {
     let _held = generator();
-    let config = SpeechConfig { kernel: 1, ..tiny() };
-    for kind in Attention::ALL {
-        let model = Recogniser::new(&config, options(kind), &Device::flex()).unwrap();
+    let config = tiny().kernel(1);
+    for kind in Attention::all() {
+        let model = recogniser(&config, options(kind), &Device::flex());
         // Blocks of four frames that change places: convolutions of one frame do not see it.
         let (zeros, ones) = (vec![0.0; 40], random(40, 2));
         let encode = |parts: [&[f32]; 4]| {
@@ -251,13 +255,12 @@ impl ModuleVisitor for Norm<'_> {
 fn gradients_of_the_whole_recogniser() {
     let _held = generator();
     let device = Device::flex().autodiff();
-    let relative = SpeechConfig { positions: Positions::Relative(10), ..tiny() };
+    let relative = tiny().positions(Positions::Relative(10));
     let sde = Attention::Features(Family::Sde);
     for (kind, config) in [(Attention::Exact, tiny()), (Attention::Exact, relative), (sde, tiny())]
     {
-        device.seed(4);
-        let options = AttentionOptions { redraw: None, ..options(kind) };
-        let model = Recogniser::new(&config, options, &device).unwrap();
+        let options = options(kind).redraw(None);
+        let model = recogniser(&config, options, &device);
         let (one, two) = (utterance(21, 5), utterance(30, 6));
         let frames = Frames::new([&one, &two]).unwrap();
         let labels = [vec![1, 2, 2], vec![5, 4]];
@@ -286,9 +289,8 @@ fn gradients_of_the_whole_recogniser() {
 fn a_stream_of_pieces_hears_the_same() {
     let _held = generator();
     let device = Device::flex();
-    device.seed(8);
     let config = tiny();
-    let network = Recogniser::new(&config, options(Attention::Exact), &device).unwrap();
+    let network = recogniser(&config, options(Attention::Exact), &device);
     let features = utterance(93, 7);
     let (states, lengths) = network.encode(&Frames::new([&features]).unwrap()).unwrap();
     let search = Search::new(&network).unwrap();

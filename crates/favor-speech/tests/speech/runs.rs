@@ -7,8 +7,8 @@ use favor_nn::run::Watch;
 use favor_nn::{Attention, AttentionOptions, Error, Family};
 use favor_speech::audio::{Augment, FrontEnd, Recording, read_sound};
 use favor_speech::run::{
-    EvaluateRequest, Mode, NstRequest, SpeechRequest, TrainOptions, TrainRequest,
-    TranscribeRequest, evaluate, nst, plan, reproduce, train, transcribe,
+    EvaluateRequest, NstRequest, SpeechRequest, TrainOptions, TrainRequest, TranscribeRequest,
+    evaluate, nst, plan, reproduce, train, transcribe,
 };
 use favor_speech::{Corpus, Manifest, Units, Utterance, import};
 use std::f32::consts::TAU;
@@ -75,22 +75,18 @@ fn ten(folder: &Path) -> PathBuf {
 }
 
 fn request(data: &Path, out: PathBuf, attention: AttentionOptions) -> TrainRequest {
-    TrainRequest {
-        data: vec![data.to_path_buf()],
-        test: Some(data.to_path_buf()),
-        out,
-        attention,
-        options: TrainOptions {
-            shape: Some([32, 2, 2]),
-            epochs: 50,
-            batch: 5,
-            rate: 5e-3,
-            dropout: 0.0,
-            augment: Augment::NONE,
-            judge: 50,
-            ..TrainOptions::default()
-        },
-    }
+    let options = TrainOptions::default()
+        .shape(Some([32, 2, 2]))
+        .epochs(50)
+        .batch(5)
+        .rate(5e-3)
+        .dropout(0.0)
+        .augment(Augment::NONE)
+        .judge(50);
+    TrainRequest::new(vec![data.to_path_buf()], out)
+        .test(Some(data.to_path_buf()))
+        .attention(attention)
+        .options(options)
 }
 
 fn run<T>(step: u64, work: impl FnOnce(Watch<'_>) -> favor_nn::Result<T>) -> favor_nn::Result<T> {
@@ -117,11 +113,8 @@ fn ten_utterances_are_learned_by_heart() {
         let found = run(u64::MAX, |w| train(&request, w)).unwrap();
         let errors = found.errors.unwrap();
         assert_eq!((found.epochs.len() as u64, found.utterances), (epochs, 10));
-        let judge = |beam: usize| {
-            let (model, data) = (out.clone(), data.clone());
-            let request = EvaluateRequest { model, data, attention: None, beam, seed: 0 };
-            evaluate(&request, &silent).unwrap()
-        };
+        let judge =
+            |beam: usize| evaluate(&EvaluateRequest::new(&out, &data).beam(beam), &silent).unwrap();
         let (greedy, beam) = (judge(1), judge(3));
         assert_eq!(greedy.errors, errors, "the model in its folder is the one that was judged");
         for judged in [greedy, beam] {
@@ -130,12 +123,11 @@ fn ten_utterances_are_learned_by_heart() {
             assert!(wrong.is_empty(), "{units:?} {}: {wrong:?}", attention.kind);
         }
         let files = vec![folder.path().join("2.wav"), folder.path().join("4.wav")];
-        let request =
-            TranscribeRequest { model: out, files, attention: None, beam: 1, piece: None };
+        let request = TranscribeRequest::new(out, files);
         let heard = transcribe(&request, &silent, &|_| {}).unwrap();
         assert_eq!((heard[0].text.as_str(), heard[1].text.as_str()), ("top low mid", ""));
         assert!(heard[0].confidence > 0.0 && heard[0].confidence <= 1.0);
-        let pieces = TranscribeRequest { piece: Some(0.5), ..request };
+        let pieces = request.piece(Some(0.5));
         let heard = transcribe(&pieces, &silent, &|_| {}).unwrap();
         assert_eq!(heard[0].text, "top low mid");
     }
@@ -147,10 +139,8 @@ fn speech_runs_go_on() {
     let _held = generator();
     let folder = tempfile::tempdir().unwrap();
     let data = ten(folder.path());
-    let attention = AttentionOptions {
-        redraw: Some(3),
-        ..AttentionOptions::new(Attention::Features(Family::Balanced), 16)
-    };
+    let attention =
+        AttentionOptions::new(Attention::Features(Family::Balanced), 16).redraw(Some(3));
     let short = |out: &str| {
         let mut request = request(&data, folder.path().join(out), attention);
         let options = &mut request.options;
@@ -187,18 +177,14 @@ fn students_follow_their_teacher() {
     let _held = generator();
     let folder = tempfile::tempdir().unwrap();
     let data = ten(folder.path());
-    let request = |out: &str, confidence: f64| NstRequest {
-        labelled: data.clone(),
-        unlabelled: data.clone(),
-        test: Some(data.clone()),
-        out: folder.path().join(out),
-        attention: AttentionOptions::new(Attention::Exact, 1),
-        options: TrainOptions {
-            epochs: 2,
-            ..request(&data, PathBuf::new(), AttentionOptions::default()).options
-        },
-        generations: 1,
-        confidence,
+    let options = request(&data, PathBuf::new(), AttentionOptions::default()).options.epochs(2);
+    let request = |out: &str, confidence: f64| {
+        NstRequest::new(&data, &data, folder.path().join(out))
+            .test(Some(data.clone()))
+            .attention(AttentionOptions::new(Attention::Exact, 1))
+            .options(options)
+            .generations(1)
+            .confidence(confidence)
     };
     let all = request("all", 0.0);
     // The teacher makes 4 steps; its student, with twice the utterances, 8.
@@ -237,18 +223,13 @@ fn the_speech_grid_goes_on() {
         fs::copy(&manifest, data.join(format!("{name}.jsonl"))).unwrap();
     }
     let options = request(&manifest, PathBuf::new(), AttentionOptions::default()).options;
-    let request = SpeechRequest {
-        data: folder.path().to_path_buf(),
-        out: out.clone(),
-        modes: vec![Mode::Trans, Mode::Nst],
-        attentions: vec![Attention::Exact, Attention::Features(Family::Sde)],
-        features: vec![4, 8],
-        seeds: 1,
-        options: TrainOptions { epochs: 1, ..options },
-        redraw: Some(10),
-        generations: 1,
-        confidence: 0.0,
-    };
+    let request = SpeechRequest::new(folder.path(), &out)
+        .attentions(vec![Attention::Exact, Attention::Features(Family::Sde)])
+        .features(vec![4, 8])
+        .seeds(1)
+        .options(options.epochs(1))
+        .redraw(Some(10))
+        .confidence(0.0);
     let planned = || {
         let stop = AtomicBool::new(false);
         plan(&request, Watch { listener: &silent, stop: &stop }).unwrap()
@@ -311,13 +292,7 @@ fn speech_that_makes_no_sense_is_refused() {
         let message = refused(lines, Units::Words);
         assert!(message.contains(part) && message.lines().count() == 1, "{message}");
     }
-    let request = TranscribeRequest {
-        model: here.join("good.wav"),
-        files: vec![here.join("good.wav")],
-        attention: None,
-        beam: 1,
-        piece: None,
-    };
+    let request = TranscribeRequest::new(here.join("good.wav"), vec![here.join("good.wav")]);
     let message = transcribe(&request, &silent, &|_| {}).unwrap_err().to_string();
     assert!(message.contains("good.wav"), "{message}");
 }
@@ -333,11 +308,9 @@ fn rates_are_brought_together() {
     assert_eq!(samples.len(), 2 * say(&[1], 3).len());
 }
 
-/// The corpora, if they are at hand.
+/// The corpora, where they are at hand.
 #[test]
 fn corpora_are_imported() {
-    let data = favor_io::data::data_folder(None).path;
-    let data = if data.is_dir() { data } else { Path::new("../..").join(data) };
     let folder = tempfile::tempdir().unwrap();
     for (corpus, sizes) in [
         (Corpus::An4, &[948, 130][..]),
@@ -345,11 +318,9 @@ fn corpora_are_imported() {
         (Corpus::AudioMnist, &[2400, 2400]),
         (Corpus::LjSpeech, &[48]),
     ] {
-        if !data.join("speech").join(corpus.name()).is_dir() {
-            println!("skipped: set FAVOR_DATA to a folder with speech/{}", corpus.name());
-            continue;
-        }
-        let written = import(corpus, &data.join("speech"), folder.path()).unwrap();
+        let relative = format!("speech/{}", corpus.name());
+        let Some(files) = favor_testing::data(&relative) else { continue };
+        let written = import(corpus, files.parent().unwrap(), folder.path()).unwrap();
         let found: Vec<usize> = written.iter().map(|(_, count)| *count).collect();
         assert_eq!(found, sizes, "{}", corpus.name());
         let manifest = Manifest::read(&written[0].0).unwrap();
@@ -359,6 +330,12 @@ fn corpora_are_imported() {
         let seconds = features.frames() as f64 / 100.0;
         assert!((seconds - first.duration).abs() < 0.05, "{seconds} {}", first.duration);
     }
-    let message = import(Corpus::An4, Path::new("nowhere"), folder.path()).unwrap_err();
-    assert!(message.to_string().contains("nowhere"), "{message}");
+}
+
+#[test]
+fn a_corpus_that_is_not_there_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = import(Corpus::An4, Path::new("nowhere"), folder.path()).unwrap_err().to_string();
+    assert!(message.contains("nowhere") && message.contains("files of the corpus"), "{message}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
