@@ -81,17 +81,17 @@ pub fn read<'a, M: DeserializeOwned>(
     version: u32,
 ) -> Result<(M, Views<'a>)> {
     let refuse = |reason: String| Error::invalid("file", reason);
-    let damaged = |e: &dyn std::fmt::Display| refuse(format!("not a readable {schema}: {e}"));
+    let damaged = |e: &dyn std::fmt::Display| refuse(format!("no readable {schema}: {e}"));
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(&e))?;
     let header = header.metadata().as_ref().and_then(|entries| entries.get(KEY));
     let header = header.ok_or_else(|| damaged(&"it has no header of ours"))?;
     let kind: Kind = serde_json::from_str(header).map_err(|e| damaged(&e))?;
     if kind.schema != schema {
-        return Err(refuse(format!("a {} where a {schema} is needed", kind.schema)));
+        return Err(refuse(format!("of kind {}; {schema} is needed", kind.schema)));
     }
     if kind.version != version {
         let found = kind.version;
-        return Err(refuse(format!("a {schema} of version {found}; version {version} is read")));
+        return Err(refuse(format!("version {found} of {schema}; version {version} is needed")));
     }
     let Header { metadata, .. } =
         serde_json::from_str::<Header<M>>(header).map_err(|e| damaged(&e))?;
@@ -132,13 +132,13 @@ mod tests {
             let message = read::<[u32; 2]>(bytes, schema, version).unwrap_err().to_string();
             assert!(message.contains(part) && !message.contains('\n'), "{message}");
         };
-        refused(&bytes, "other", 3, "a one where a other is needed");
-        refused(&bytes, "one", 4, "version 3; version 4 is read");
-        refused(&bytes[..bytes.len() - 1], "one", 3, "not a readable one");
-        refused(b"", "one", 3, "not a readable one");
+        refused(&bytes, "other", 3, "of kind one; other is needed");
+        refused(&bytes, "one", 4, "version 3 of one; version 4 is needed");
+        refused(&bytes[..bytes.len() - 1], "one", 3, "no readable one");
+        refused(b"", "one", 3, "no readable one");
         let foreign = serialize(&tensors, HashMap::new()).unwrap();
         refused(&foreign, "one", 3, "no header of ours");
         let wrong = write("one", 3, &"text", &tensors).unwrap();
-        refused(&wrong, "one", 3, "not a readable one");
+        refused(&wrong, "one", 3, "no readable one");
     }
 }

@@ -15,7 +15,7 @@ use favor_nn::{Attention, AttentionOptions};
 
 const SHAPE: [usize; 4] = [2, 3, 21, 4];
 
-/// Some hundred operations a number in 32 bits.
+/// Some hundred operations per number in 32 bits.
 const ROUNDING: f64 = 1e-4;
 
 fn there() -> Device {

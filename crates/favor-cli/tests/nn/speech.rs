@@ -4,7 +4,7 @@ use crate::{printed, refused};
 use std::fs;
 use std::path::Path;
 
-/// Features of one number a frame, as NumPy writes them.
+/// Features of one number per frame, as NumPy writes them.
 fn write_features(path: &Path, frames: &[f32]) {
     let mut header =
         format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, 1), }}", frames.len());

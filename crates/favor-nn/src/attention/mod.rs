@@ -156,7 +156,7 @@ fn check(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>, options: &AttendOptions<'_
     for (what, tensor, wanted) in sides {
         let found = tensor.dims();
         if found != wanted {
-            let reason = format!("{found:?} beside queries {:?}; {wanted:?} would fit", q.dims());
+            let reason = format!("{found:?} for queries {:?}; {wanted:?} would fit", q.dims());
             return Err(Error::invalid(what, reason));
         }
     }

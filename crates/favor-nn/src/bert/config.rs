@@ -140,7 +140,7 @@ impl BertConfig {
         }
         if !self.hidden_size.is_multiple_of(self.num_attention_heads) {
             let (width, heads) = (self.hidden_size, self.num_attention_heads);
-            return refuse(format!("hidden_size {width} is no multiple of {heads} heads"));
+            return refuse(format!("hidden_size {width} is not a multiple of {heads} heads"));
         }
         for rate in [self.hidden_dropout_prob, self.attention_probs_dropout_prob] {
             if !(0.0..1.0).contains(&rate) {

@@ -158,7 +158,7 @@ impl Layer {
     }
 }
 
-/// A BERT without heads: tokens in, one vector a token out.
+/// A BERT without heads: tokens in, one vector per token out.
 #[derive(Module, Debug)]
 pub struct Encoder {
     pub(crate) embeddings: Embeddings,

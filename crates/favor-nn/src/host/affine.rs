@@ -9,7 +9,7 @@ use burn::tensor::{DType, Tensor};
 use faer::MatRef;
 use rayon::prelude::*;
 
-/// Rows whose gradients are summed at a time: fixed, so that threads do not show.
+/// Rows whose gradients are summed at a time: fixed, so that the number of threads does not show.
 const ROWS: usize = 64;
 
 /// A matrix times every vector of a batch, as one product. With the batch apart, the gradient of the

@@ -9,7 +9,7 @@ use burn::tensor::module::layer_norm;
 use burn::tensor::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-/// Rows that a thread works on at a time: fixed, so that threads do not show in sums over rows.
+/// Rows that a thread works on at a time: fixed, so that the number of threads does not show in sums over rows.
 const ROWS: usize = 64;
 
 /// `γ (x − mean)/√(variance + ε) + β` over the last axis.

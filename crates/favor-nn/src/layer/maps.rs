@@ -19,7 +19,7 @@ pub struct MapState {
     calibrating: bool,
 }
 
-/// The statistics as seen by maps that a running average reaches only when they are fitted anew: of what
+/// The statistics as seen by maps that a running average reaches only when they are fitted again: of what
 /// was before, as much is kept as if every call between had been averaged.
 fn learned_at_redraws(options: &AttentionOptions) -> Statistics {
     match (options.statistics, options.redraw) {
@@ -46,7 +46,7 @@ impl Maps {
         let made = |family| {
             let redraw = match (options.redraw, options.statistics) {
                 (None, _) => Redraw::Never,
-                // Only those calls reach the maps that fit them anew.
+                // Only those calls reach the maps that fit them again.
                 (Some(_), Statistics::Running { .. }) => Redraw::Every(1),
                 (Some(n), _) => Redraw::Every(n),
             };

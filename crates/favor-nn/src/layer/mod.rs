@@ -32,10 +32,10 @@ pub struct AttentionOptions {
     pub coupling: Coupling,
     /// What decides ω.
     pub seed: u64,
-    /// After so many calls in training the maps are fitted anew, with a new draw; `None`: only once.
+    /// After so many calls in training the maps are fitted again, with a new draw; `None`: only once.
     pub redraw: Option<u64>,
     /// Where the statistics that maps are fitted to come from. A running average looks only at the calls
-    /// that fit the maps anew, and forgets as if it had looked at all.
+    /// that fit the maps again, and forgets as if it had looked at all.
     pub statistics: Statistics,
     /// Heads of [`Attention::Auto`] whose predicted relative error is above this stay exact.
     pub tolerance: f64,
@@ -154,7 +154,7 @@ impl FavorAttentionConfig {
     pub fn init(&self, initializer: &Initializer, device: &Device) -> Result<FavorAttention> {
         let Self { embed_dim, heads, .. } = *self;
         if heads == 0 || embed_dim == 0 || !embed_dim.is_multiple_of(heads) {
-            let reason = format!("a width of {embed_dim} is no multiple of {heads} heads");
+            let reason = format!("a width of {embed_dim} is not a multiple of {heads} heads");
             return Err(Error::invalid("heads", reason));
         }
         if !(0.0..1.0).contains(&self.dropout) {
@@ -184,7 +184,7 @@ impl FavorAttentionConfig {
 
 /// Multi-head attention of any kind.
 ///
-/// Every [`redraw`](AttentionOptions::redraw) calls in training the maps are fitted anew to a running
+/// Every [`redraw`](AttentionOptions::redraw) calls in training the maps are fitted again to a running
 /// mean of the statistics, with a new draw; the other calls and evaluation use them as they are.
 /// Causal calls use statistics of earlier calls alone. Before the first call in training, or a
 /// calibration, maps know nothing of the data: right on average, but with more noise. Dropout acts on
@@ -298,7 +298,7 @@ impl FavorAttention {
         self.maps.options()
     }
 
-    /// Another kind of attention with the same weights. Its maps begin anew.
+    /// Another kind of attention with the same weights. Its maps start from nothing.
     pub fn set_options(&mut self, options: AttentionOptions) -> Result<()> {
         self.positions.check(options.kind)?;
         self.maps = Maps::new(options, self.maps.heads(), self.maps.dim())?;

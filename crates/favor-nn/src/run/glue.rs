@@ -43,7 +43,7 @@ pub struct GlueRequest {
     pub seeds: u64,
     /// How to fine-tune; its seed is overwritten.
     pub options: TuningOptions,
-    /// After so many steps maps are fitted anew.
+    /// After so many steps maps are fitted again.
     pub redraw: Option<u64>,
     /// Also without fine-tuning, on STS-B.
     pub drop_in: bool,
@@ -232,7 +232,7 @@ pub fn glue(request: &GlueRequest, watch: Watch<'_>) -> Result<GlueReport> {
 }
 
 impl GlueReport {
-    /// One row a cell.
+    /// One row per cell.
     pub fn to_csv(&self) -> String {
         let mut out = "task,metric,attention,features,seed,score,seconds\n".to_owned();
         for (cell, score, seconds) in &self.cells {
@@ -246,7 +246,7 @@ impl GlueReport {
         out
     }
 
-    /// A table of means and spreads over seeds, in per cent: one row an attention, one column a task.
+    /// A table of means and spreads over seeds, in per cent: one row per attention, one column per task.
     pub fn to_markdown(&self) -> String {
         let mut columns: Vec<(Glue, bool)> =
             self.cells.iter().map(|(c, _, _)| (c.task, c.drop_in)).collect();

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_secs(120);
 /// Who watches a run: a listener, and a switch that ends it.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
-    /// Is told about every step.
+    /// Hears of every step.
     pub listener: &'a Listener<'a>,
     /// Ends the run, with a checkpoint, when it becomes true.
     pub stop: &'a AtomicBool,

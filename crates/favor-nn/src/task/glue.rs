@@ -106,7 +106,7 @@ impl Glue {
                 Answers::Number => row[answer].trim().parse().ok(),
             };
             let Some(label) = label else {
-                let reason = format!("line {line}: '{}' is no answer of {self}", row[answer]);
+                let reason = format!("line {line}: '{}' is not an answer of {self}", row[answer]);
                 return Err(Error::file(path, reason));
             };
             let second = second.map(|c| row[c].to_owned());

@@ -69,7 +69,7 @@ impl Adam {
         Ok(Self { options, means: BTreeMap::new(), updates: 0 })
     }
 
-    /// The model one step further, or as it was if the gradient is no number. Weights that nobody else
+    /// The model one step further, or as it was if the gradient is NaN or infinite. Weights that nobody else
     /// holds are changed where they lie.
     pub(super) fn update<M: Module>(
         &mut self,
@@ -98,7 +98,7 @@ impl Adam {
     }
 }
 
-/// The norm of all gradients together; sums in blocks of fixed size, so that threads do not show.
+/// The norm of all gradients together; sums in blocks of fixed size, so that the number of threads does not show.
 fn norm<'g>(gradients: impl Iterator<Item = &'g Vec<f32>>) -> f64 {
     let square = |piece: &[f32]| piece.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>();
     let sums = gradients.map(|g| g.par_chunks(PIECE).map(square).collect::<Vec<_>>());

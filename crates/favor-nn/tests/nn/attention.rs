@@ -69,7 +69,7 @@ fn assert_close(a: &[f64], b: &[f64], tolerance: f64, what: &str) {
     assert_eq!(a.len(), b.len());
 }
 
-/// In f64, where rounding is some 1e-15 a step, the two engines agree to 1e-10.
+/// In f64, where rounding is some 1e-15 per step, the two implementations agree to 1e-10.
 #[test]
 fn engine_and_tensor_operations_agree() {
     for method in methods() {
@@ -219,7 +219,7 @@ fn what_does_not_fit_is_refused() {
             assert!(message.contains(part), "{message}");
         };
         let short = k.clone().narrow(2, 0, 5);
-        refused(&short, &Method::Exact, None, "values: [2, 3, 21, 4] beside queries");
+        refused(&short, &Method::Exact, None, "values: [2, 3, 21, 4] for queries");
         refused(&k.clone().narrow(3, 0, 2), &Method::Elu, None, "[2, 3, 21, 4] would fit");
         let mask = KeyMask::of_lengths(&[3], 21);
         refused(&k, &Method::Relu, Some(&mask), "key mask: shape [1, 21] where keys are [2, 21]");

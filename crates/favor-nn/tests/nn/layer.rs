@@ -221,7 +221,7 @@ fn senseless_options_are_refused() {
         config.init(&Initializer::Zeros, &device).map(|_| ()).unwrap_err().to_string()
     };
     let usual = options(Family::Ge);
-    assert!(make(3, usual).contains("no multiple"));
+    assert!(make(3, usual).contains("not a multiple"));
     for family in [Family::Trig, Family::TrigPair] {
         let message = make(4, usual.kind(Attention::Features(family)));
         assert!(message.contains("positive family"), "{message}");

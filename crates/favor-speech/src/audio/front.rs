@@ -63,7 +63,7 @@ impl TryFrom<Stored> for FrontEnd {
         let numbers = match stored.source {
             Source::LogMel { rate, bands } => {
                 if !(2000..=384_000).contains(&rate) || !(1..=512).contains(&bands) {
-                    let reason = format!("{bands} bands of {rate} samples a second");
+                    let reason = format!("{bands} bands of {rate} samples per second");
                     return Err(Error::invalid("front end", reason));
                 }
                 bands
@@ -134,7 +134,7 @@ impl FrontEnd {
                 if features.dim() == numbers {
                     Ok(Recording::Ready(features))
                 } else {
-                    let reason = format!("{} numbers a frame, not {numbers}", features.dim());
+                    let reason = format!("{} numbers per frame, not {numbers}", features.dim());
                     Err(Error::file(path, reason))
                 }
             }

@@ -14,7 +14,7 @@ const WINDOW: f64 = 0.025;
 /// The logarithm of an energy that is as good as silence.
 const FLOOR: f32 = 1e-10;
 
-/// Turns samples of one rate into the logarithms of the energies in bands, a hundred frames a second.
+/// Turns samples of one rate into the logarithms of the energies in bands, a hundred frames per second.
 ///
 /// Bands are triangles, evenly spaced on the mel scale `1127 ln(1 + f/700)` from 20 Hz to half the rate;
 /// frames are 25 ms with Hann's window.

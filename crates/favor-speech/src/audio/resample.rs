@@ -1,4 +1,4 @@
-//! Another number of samples a second, by a windowed sinc.
+//! Another number of samples per second, by a windowed sinc.
 
 use std::f64::consts::PI;
 
@@ -8,7 +8,7 @@ const CROSSINGS: f64 = 16.0;
 /// Room for the window's slope, as a part of the lower of the two band limits.
 const CUTOFF: f64 = 0.94;
 
-/// The samples at `to` samples a second instead of `from`. What the lower of the two rates cannot hold
+/// The samples at `to` samples per second instead of `from`. What the lower of the two rates cannot hold
 /// is taken away first.
 ///
 /// ```
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(up.len(), 11025);
         let error: Vec<f32> = up.iter().zip(&ideal).map(|(a, b)| a - b).collect();
         assert!(power(&error) < 1e-6 * power(&ideal), "{}", power(&error));
-        // 6 kHz cannot be told at 8000 samples a second; folded, it would be 2 kHz.
+        // 6 kHz cannot be told at 8000 samples per second; folded, it would be 2 kHz.
         let down = resample(&tone(6000.0, 16000.0), 16000.0, 8000.0);
         assert!(power(&down) < 1e-5, "{}", power(&down));
     }

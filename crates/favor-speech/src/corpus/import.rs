@@ -123,7 +123,7 @@ fn fsdd(from: &Path, to: &Path) -> Result<Manifests> {
     Ok(vec![("train", train), ("test", test)])
 }
 
-/// With and without what is said, so that it can serve as unlabelled speech.
+/// With and without what is said, so that it can be used as unlabelled speech.
 fn audiomnist(from: &Path, to: &Path) -> Result<Manifests> {
     let archive = from.join("audiomnist_8k_60spk_x10x4.tar.xz");
     let files = unpack(&archive, to, "wav")?;
@@ -210,7 +210,7 @@ fn file_name(name: &str) -> Result<&str> {
     if !name.is_empty() && name.chars().all(plain) {
         Ok(name)
     } else {
-        Err(Error::invalid("utterance", format!("'{name}' is no name of a file")))
+        Err(Error::invalid("utterance", format!("'{name}' is not a file name")))
     }
 }
 

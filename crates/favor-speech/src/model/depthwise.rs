@@ -1,5 +1,5 @@
 //! Depth-wise convolution over time that does not see padding, with gradients of its own: each channel
-//! of `[batch, frames, channels]` is weighed by its own column of a kernel `[size, channels]`.
+//! of `[batch, frames, channels]` is weighted by its own column of a kernel `[size, channels]`.
 
 use crate::Result;
 use burn::tensor::Tensor;

@@ -69,7 +69,8 @@ impl Recogniser {
         let device = self.encoder.device();
         let input = self.encoder.input();
         if frames.dim() != input {
-            let reason = format!("{} numbers a frame where the model takes {input}", frames.dim());
+            let reason =
+                format!("{} numbers per frame where the model takes {input}", frames.dim());
             return Err(Error::invalid("utterances", reason));
         }
         self.encoder.forward(frames, &device)

@@ -272,7 +272,7 @@ mod tests {
         assert!((heard.score.exp() - 0.8 * 0.7 * 0.9).abs() < 1e-6);
         assert!((heard.confidence() - (0.8 * 0.7 * 0.9_f64).cbrt()).abs() < 1e-6);
         assert_eq!(beam(&mut made, 1, 5)[0].labels, [1, 2]);
-        // A symbol that is always the best is not said for ever.
+        // A symbol that is always the best is not said forever.
         let mut endless = Made(|_, _| [0.1, 0.8, 0.1]);
         let mut heard = Heard::default();
         greedy(&mut endless, 2, &mut heard);

@@ -125,7 +125,7 @@ pub fn nst(request: &NstRequest, watch: Watch<'_>) -> Result<Vec<Generation>> {
             let teacher = request.out.join(format!("generation-{}", generation - 1));
             let sure = label(&teacher, &unlabelled, request.confidence)?;
             labelled[0] = sure.len();
-            // A list is no manifest without any utterance; then the student learns what its teacher did.
+            // A list without any utterance is not a manifest; then the student learns what its teacher did.
             if !sure.is_empty() {
                 let path = folder.join("labelled-by-teacher.jsonl");
                 Manifest::write(&path, &sure)?;

@@ -66,7 +66,7 @@ pub struct SpeechRequest {
     pub seeds: u64,
     /// How to train; the seed is overwritten.
     pub options: TrainOptions,
-    /// After so many steps maps are fitted anew.
+    /// After so many steps maps are fitted again.
     pub redraw: Option<u64>,
     /// Students of noisy student training.
     pub generations: u64,
@@ -271,7 +271,7 @@ pub fn reproduce(request: &SpeechRequest, watch: Watch<'_>) -> Result<SpeechRepo
 }
 
 impl SpeechReport {
-    /// One row a cell.
+    /// One row per cell.
     pub fn to_csv(&self) -> String {
         let mut out =
             "mode,attention,features,seed,wer,wer_low,wer_high,nwer,cer,seconds\n".to_owned();
@@ -290,7 +290,7 @@ impl SpeechReport {
         out
     }
 
-    /// Means and standard deviations over seeds, in per cent: one row an attention, mode and number of
+    /// Means and standard deviations over seeds, in per cent: one row per attention, mode and number of
     /// features. The range is that of other test utterances, the mean over seeds.
     pub fn to_markdown(&self) -> String {
         let mut out =

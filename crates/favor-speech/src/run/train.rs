@@ -415,7 +415,7 @@ fn write_log(path: &Path, lines: &[Epoch]) -> Result<()> {
     Ok(write_atomically(path, text.as_bytes())?)
 }
 
-/// The lines of the epochs before a run goes on; a log that is gone is begun anew.
+/// The lines of the epochs before a run goes on; a missing log is started again.
 fn read_log(path: &Path, epochs: u64) -> Vec<Epoch> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let line = |line: &str| {

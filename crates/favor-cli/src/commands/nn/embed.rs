@@ -21,7 +21,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Files with one text a line
+    /// Files with one text per line
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Folder with config.json, model.safetensors, and tokenizer.json or vocab.txt
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Leave vectors as long as they are
     #[arg(long)]
     no_normalise: bool,
-    /// The file to write, .npy or .tsv; by default numbers are printed, one line a text
+    /// The file to write, .npy or .tsv; by default numbers are printed, one line per text
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Decides the draw of the features
