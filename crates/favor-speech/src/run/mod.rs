@@ -2,13 +2,15 @@
 
 mod listen;
 mod nst;
+mod options;
 mod reproduce;
 mod train;
 
 pub use listen::{EvaluateRequest, Evaluated, Spoken, TranscribeRequest, evaluate, transcribe};
 pub use nst::{Generation, NstRequest, nst};
+pub use options::{Size, TrainOptions};
 pub use reproduce::{Mode, SpeechCell, SpeechReport, SpeechRequest, plan, reproduce};
-pub use train::{Epoch, Size, TrainOptions, TrainRequest, Trained, train};
+pub use train::{Epoch, TrainRequest, Trained, train};
 
 use burn::tensor::Device;
 

@@ -4,14 +4,14 @@
 
 use super::device;
 use super::listen::read_all;
-use super::train::{TrainOptions, TrainRequest, Trained, train};
+use super::options::TrainOptions;
+use super::train::{TrainRequest, Trained, train};
 use crate::audio::Features;
 use crate::{Error, Errors, Manifest, Result, SpeechModel, Utterance};
 use favor_io::progress::Tick;
 use favor_io::write_atomically;
-use favor_nn::AttentionOptions;
 use favor_nn::run::Watch;
-use favor_nn::setters;
+use favor_nn::{AttentionOptions, setters};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

@@ -2,16 +2,15 @@
 //! and by noisy students with half of the labels hidden.
 
 use super::nst::{NstRequest, nst};
-use super::train::{TrainOptions, TrainRequest, expected_time, train};
+use super::options::TrainOptions;
+use super::train::{TrainRequest, expected_time, train};
 use crate::{Corpus, Error, Errors, Manifest, Result, Utterance, import};
 use favor::Family;
 use favor_figure::Bars;
 use favor_io::write_atomically;
-use favor_nn::AttentionOptions;
-use favor_nn::attention::Attention;
 use favor_nn::run::Watch;
 use favor_nn::run::grid::{self, Grid, Plan};
-use favor_nn::setters;
+use favor_nn::{Attention, AttentionOptions, setters};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
