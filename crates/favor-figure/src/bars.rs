@@ -16,17 +16,17 @@ const NAME_ROOM: f64 = 20.0;
 const PLOT_HEIGHT: f64 = 240.0;
 // The longest name of a category before it is cut.
 const LONGEST_NAME: f64 = 150.0;
-// Degrees by which names are turned that would touch each other.
+// Degrees by which names that would touch each other are rotated.
 const TURN: f64 = -35.0;
 
-/// Bars of one series, one a category.
+/// Bars of one series, one per category.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// The name in the legend.
     pub name: String,
     /// The number of the look; without it the next free one is used.
     pub style: Option<usize>,
-    /// One value a category. A value that has no place on the axis leaves its place empty.
+    /// One value per category. A value that has no place on the axis leaves its place empty.
     pub values: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! The legend below a picture: one entry a name, in as many rows as needed.
+//! The legend below a picture: one entry per name, in as many rows as needed.
 
 use super::style::{Look, REFERENCE_COLOUR};
 use super::svg::{Anchor, Svg, Type, number};

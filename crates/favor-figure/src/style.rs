@@ -61,7 +61,7 @@ impl Look {
         if self.hollow { pale(self.colour) } else { self.colour.to_owned() }
     }
 
-    /// Draws the marker; `note` is what a reader sees who points at it.
+    /// Draws the marker; `note` is what a reader sees on pointing at it.
     pub(super) fn draw_marker(&self, svg: &mut Svg, x: f64, y: f64, radius: f64, note: &str) {
         let open = matches!(self.marker, Marker::Cross | Marker::Plus);
         let fill = match (open, self.hollow) {
@@ -143,10 +143,10 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// Takes all names of a picture with their wishes, in order of appearance.
-    pub(super) fn new<'a>(wishes: impl Iterator<Item = (&'a str, Option<usize>)>) -> Self {
+    /// Takes all names of a picture with the looks they ask for, in order of appearance.
+    pub(super) fn new<'a>(asked: impl Iterator<Item = (&'a str, Option<usize>)>) -> Self {
         let mut wanted: Vec<(&str, Option<usize>)> = Vec::new();
-        for (name, style) in wishes {
+        for (name, style) in asked {
             match wanted.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, known)) => *known = known.or(style),
                 None => wanted.push((name, style)),
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_differ_and_wishes_hold() {
+    fn looks_differ_and_chosen_ones_hold() {
         let all: Vec<Look> = (0..28).map(Look::of).collect();
         for (i, a) in all.iter().enumerate() {
             assert!(all[i + 1..].iter().all(|b| a != b), "look {i} comes twice");

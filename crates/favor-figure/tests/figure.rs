@@ -53,13 +53,13 @@ fn six_panels_of_ten_series() {
     let series = of_class(&document, "series");
     assert_eq!(series.len(), 60);
     assert!(series.iter().all(|s| markers(s) == 10));
-    // One entry a name, however many panels show it, and one for the line to compare with.
+    // One entry per name, however many panels show it, and one for the line to compare with.
     assert_eq!(of_class(&document, "entry").len(), 11);
     let texts = texts(&document);
     for wanted in ["Variance", "A caption.", "mnist", "baseline", "family 9", "0.1"] {
         assert!(texts.iter().any(|t| t == wanted), "{wanted} is missing");
     }
-    // Neighbours share the names of their axes: three below, one a row on the left.
+    // Neighbours share the names of their axes: three below, one per row on the left.
     assert_eq!(texts.iter().filter(|t| *t == "σ").count(), 3);
     assert_eq!(texts.iter().filter(|t| *t == "variance").count(), 2);
     // The same family has the same look everywhere: line and legend agree on its colour.

@@ -1,6 +1,8 @@
 //! Where data are that the repository does not hold.
 
 use crate::Error;
+use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
 /// A folder of data and how it was chosen.
@@ -8,24 +10,33 @@ use std::path::PathBuf;
 pub struct DataFolder {
     /// The folder.
     pub path: PathBuf,
-    /// Who chose it, for messages.
-    pub chosen_by: &'static str,
-    /// Whether a person asked for it, so that its absence is an error.
-    pub asked_for: bool,
+    /// How it was chosen. Only the default may be absent without being an error.
+    pub chosen_by: ChosenBy,
 }
 
-/// The folder given, else that of the environment variable `FAVOR_DATA`, else `../shared/data`.
+/// How a folder of data was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChosenBy {
+    /// The caller named it.
+    Caller,
+    /// The environment variable `FAVOR_DATA` names it.
+    Environment,
+    /// Nobody named it.
+    Default,
+}
+
+/// The folder given, else that of the environment variable `FAVOR_DATA`, else `data` in the current
+/// folder.
 pub fn data_folder(given: Option<PathBuf>) -> DataFolder {
-    if let Some(path) = given {
-        return DataFolder { path, chosen_by: "--data", asked_for: true };
-    }
-    match std::env::var_os("FAVOR_DATA").filter(|v| !v.is_empty()) {
-        Some(path) => DataFolder { path: path.into(), chosen_by: "FAVOR_DATA", asked_for: true },
-        None => DataFolder {
-            path: PathBuf::from("../shared/data"),
-            chosen_by: "the default",
-            asked_for: false,
-        },
+    choose(given, std::env::var_os("FAVOR_DATA"))
+}
+
+fn choose(given: Option<PathBuf>, environment: Option<OsString>) -> DataFolder {
+    let environment = environment.filter(|path| !path.is_empty());
+    match (given, environment) {
+        (Some(path), _) => DataFolder { path, chosen_by: ChosenBy::Caller },
+        (_, Some(path)) => DataFolder { path: path.into(), chosen_by: ChosenBy::Environment },
+        _ => DataFolder { path: "data".into(), chosen_by: ChosenBy::Default },
     }
 }
 
@@ -35,6 +46,49 @@ impl DataFolder {
         if self.path.is_dir() {
             return Ok(());
         }
-        Err(Error::NoFolder { path: self.path.clone(), wanted: wanted.to_owned() })
+        Err(Error::NoFolder { folder: self.clone(), wanted: wanted.to_owned() })
+    }
+
+    /// Whether a person asked for this folder, so that its absence is an error.
+    pub fn is_asked_for(&self) -> bool {
+        self.chosen_by != ChosenBy::Default
+    }
+}
+
+/// The folder, and who chose it if that was not the caller.
+impl fmt::Display for DataFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chosen_by = match self.chosen_by {
+            ChosenBy::Caller => "",
+            ChosenBy::Environment => " (from FAVOR_DATA)",
+            ChosenBy::Default => " (the default; FAVOR_DATA is not set)",
+        };
+        write!(f, "{}{chosen_by}", self.path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_comes_first_and_empty_variables_do_not_count() {
+        let chosen = |given: Option<&str>, environment: Option<&str>| {
+            choose(given.map(Into::into), environment.map(Into::into)).to_string()
+        };
+        assert_eq!(chosen(Some("a"), Some("b")), "a");
+        assert_eq!(chosen(None, Some("b")), "b (from FAVOR_DATA)");
+        assert_eq!(chosen(None, Some("")), "data (the default; FAVOR_DATA is not set)");
+        assert_eq!(chosen(None, None), "data (the default; FAVOR_DATA is not set)");
+    }
+
+    #[test]
+    fn absent_folders_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("absent");
+        let message = data_folder(Some(path)).check("images").unwrap_err().to_string();
+        assert!(message.contains("absent does not exist"), "{message}");
+        assert!(message.contains("images"), "{message}");
+        assert!(data_folder(Some(folder.path().to_path_buf())).check("images").is_ok());
     }
 }

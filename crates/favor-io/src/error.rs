@@ -1,24 +1,33 @@
 //! What can go wrong with files, as one line for a person.
 
-use crate::OutputError;
-use std::path::PathBuf;
+use crate::data::DataFolder;
+use crate::{InputError, OutputError};
 
 /// Why files could not be read, written or used together.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read.
-    #[cfg(feature = "arrays")]
     #[error(transparent)]
-    Input(#[from] crate::arrays::InputError),
+    Input(#[from] InputError),
     /// A file could not be written.
     #[error(transparent)]
     Output(#[from] OutputError),
+    /// Arrays that belong together have different sizes.
+    #[error("{left} and {right} do not fit: {rule}")]
+    Misfit {
+        /// The first array and its shape.
+        left: String,
+        /// The second array and its shape.
+        right: String,
+        /// What would be right.
+        rule: &'static str,
+    },
     /// The folder of data does not exist.
-    #[error("the folder {} does not exist; it should hold {wanted}", path.display())]
+    #[error("the folder {folder} does not exist; it should hold {wanted}")]
     NoFolder {
         /// The folder.
-        path: PathBuf,
+        folder: DataFolder,
         /// What should be in it.
         wanted: String,
     },

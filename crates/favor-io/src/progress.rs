@@ -13,7 +13,7 @@ pub struct Tick<'a> {
     pub what: &'a str,
 }
 
-/// Whoever wants to know. It is called from several threads.
+/// What hears the reports. It is called from several threads.
 pub type Listener<'a> = dyn Fn(Tick<'_>) + Sync + 'a;
 
 /// A listener that does not listen.

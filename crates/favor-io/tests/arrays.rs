@@ -1,6 +1,7 @@
 //! Files of every kind are read back number by number, and broken ones are refused with words.
 
-use favor_io::arrays::{Heads, Problem, npy_bytes, read, read_spec, split_spec};
+use favor_io::arrays::{npy_bytes, read, read_spec, split_spec};
+use favor_io::{HeadArrays, Problem, Stack};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
 use std::fs;
@@ -69,11 +70,11 @@ fn le64(values: &[f64]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
-fn two_by_three(heads: &Heads) -> Vec<f64> {
-    assert_eq!(heads.heads.len(), 1);
-    assert_eq!(heads.heads[0].shape(), (2, 3));
-    assert!(!heads.three_dimensional);
-    heads.heads[0].as_slice().to_vec()
+fn two_by_three(stack: &Stack) -> Vec<f64> {
+    assert_eq!(stack.heads().len(), 1);
+    assert_eq!(stack.heads()[0].shape(), (2, 3));
+    assert!(!stack.has_head_axis());
+    stack.heads()[0].as_slice().to_vec()
 }
 
 #[test]
@@ -144,10 +145,10 @@ fn orders_and_dimensions() {
     for shape in ["(2, 3, 4)", "(1, 2, 3, 4)"] {
         for (values, is_fortran) in [(&c, false), (&fortran, true)] {
             let bytes = npy("<f8", is_fortran, shape, &le64(values));
-            let heads = read(&folder.file("a.npy", bytes), None).unwrap();
-            assert!(heads.three_dimensional);
-            assert_eq!(heads.heads.len(), 2);
-            for (h, head) in heads.heads.iter().enumerate() {
+            let stack = read(&folder.file("a.npy", bytes), None).unwrap();
+            assert!(stack.has_head_axis());
+            assert_eq!(stack.heads().len(), 2);
+            for (h, head) in stack.heads().iter().enumerate() {
                 assert_eq!(head.shape(), (3, 4));
                 for (i, j) in (0..12).map(|n| (n / 4, n % 4)) {
                     assert_eq!(head[(i, j)], (100 * h + 10 * i + j) as f64, "{shape} {h} {i} {j}");
@@ -156,8 +157,8 @@ fn orders_and_dimensions() {
         }
     }
     let bytes = npy("<f8", true, "(2, 3)", &le64(&[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]));
-    let heads = read(&folder.file("a.npy", bytes), None).unwrap();
-    assert_eq!(two_by_three(&heads), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let stack = read(&folder.file("a.npy", bytes), None).unwrap();
+    assert_eq!(two_by_three(&stack), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
 }
 
 #[test]
@@ -191,14 +192,14 @@ fn npz_by_name() {
         assert_eq!(two_by_three(&read(&one, None).unwrap()), SIX);
         let two = folder.file("two.npz", npz(&[("q.npy", q), ("k.npy", k)], method));
         assert_eq!(two_by_three(&read(&two, Some("q")).unwrap()), SIX);
-        assert_eq!(read(&two, Some("k.npy")).unwrap().heads[0].as_slice(), [7.0, 8.0]);
+        assert_eq!(read(&two, Some("k.npy")).unwrap().heads()[0].as_slice(), [7.0, 8.0]);
         let message = refusal(&two, None);
         assert!(message.contains("q, k"), "{message}");
         let message = refusal(&two, Some("v"));
         assert!(message.contains("\"v\"") && message.contains("q, k"), "{message}");
 
         let spec = format!("{}:k", two.display());
-        assert_eq!(read_spec(&spec).unwrap().heads[0].shape(), (1, 2));
+        assert_eq!(read_spec(&spec).unwrap().heads()[0].shape(), (1, 2));
         assert_eq!(split_spec(&spec), (two.clone(), Some("k")));
     }
     let colon = folder.file("a:b.csv", "1,2");
@@ -262,7 +263,7 @@ fn safetensors_of_every_type() {
     assert!(refusal(&path, None).contains("k, q"));
     let good = save(Dtype::F64, vec![1, 2, 3], &le64(&SIX));
     let path = folder.file("a.safetensors", &good);
-    assert!(read(&path, Some("k")).unwrap().three_dimensional);
+    assert!(read(&path, Some("k")).unwrap().has_head_axis());
     for length in [5, 8, 9, 40, good.len() - 1] {
         folder.refusal("a.safetensors", &good[..length]);
     }
@@ -379,17 +380,42 @@ fn files_that_are_something_else() {
 }
 
 #[test]
-fn real_files_if_they_are_there() {
-    let data = std::env::var("FAVOR_DATA")
-        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data").into());
-    let Ok(entries) = fs::read_dir(std::path::Path::new(&data).join("qkv")) else {
-        eprintln!("skipped: {data}/qkv is missing; set FAVOR_DATA");
-        return;
+fn three_files_make_heads() {
+    let folder = Folder::new();
+    let array = |from: f64| -> Vec<u8> {
+        npy(
+            "<f8",
+            false,
+            "(2, 3, 2)",
+            &le64(&std::array::from_fn::<f64, 12, _>(|i| from + i as f64)),
+        )
     };
-    for path in
-        entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "npz"))
-    {
+    let arrays = [("q.npy", array(0.0)), ("k.npy", array(100.0))];
+    let path = folder.file("qk.npz", npz(&arrays, CompressionMethod::Stored));
+    let values = folder.file("v.npy", npy("<f8", false, "(2, 3, 1)", &le64(&SIX)));
+    let spec = |name: &str| format!("{}:{name}", path.display());
+    let values = values.display().to_string();
+    let heads = HeadArrays::read(&spec("q"), &spec("k"), Some(&values)).unwrap();
+    assert_eq!((heads.heads().len(), heads.dim(), heads.has_values()), (2, 2, true));
+    assert_eq!(heads.heads()[1].keys.row(0), [106.0, 107.0]);
+    let sources = heads.sources().unwrap();
+    assert!(sources.starts_with("queries ") && sources.contains("qk.npz:k"), "{sources}");
+    let message = HeadArrays::read(&spec("q"), &values, None).unwrap_err().to_string();
+    assert!(
+        message.contains("v.npy (2 heads of 3 × 1)") && message.contains("columns"),
+        "{message}"
+    );
+}
+
+#[test]
+fn real_files_if_they_are_there() {
+    let Some(folder) = favor_testing::data("qkv") else { return };
+    let paths = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let archives: Vec<PathBuf> =
+        paths.filter(|p| p.extension().is_some_and(|e| e == "npz")).collect();
+    assert!(!archives.is_empty(), "{} holds no .npz", folder.display());
+    for path in archives {
         let queries = read_spec(&format!("{}:q", path.display())).unwrap();
-        assert_eq!((queries.heads.len(), queries.heads[0].shape()), (12, (512, 32)));
+        assert_eq!(queries.shape(), [12, 512, 32]);
     }
 }

@@ -1,7 +1,6 @@
 //! What can go wrong in an experiment, as one line for the person who started it.
 
-use favor_io::OutputError;
-use favor_io::arrays::InputError;
+use favor_io::{InputError, OutputError};
 
 /// The result of every experiment.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -22,9 +21,14 @@ pub enum Error {
         #[source]
         reason: favor::Error,
     },
-    /// The request makes no sense: what is wrong and what would be right.
-    #[error("{0}")]
-    Invalid(String),
+    /// An option outside its domain, or data that an experiment cannot use.
+    #[error("{what}: {reason}")]
+    Invalid {
+        /// The option or the data.
+        what: String,
+        /// What is wrong and what would be right.
+        reason: String,
+    },
 }
 
 impl From<InputError> for Error {
@@ -46,6 +50,10 @@ impl From<favor::Error> for Error {
 }
 
 impl Error {
+    pub(crate) fn invalid(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Invalid { what: what.into(), reason: reason.into() }
+    }
+
     pub(crate) fn at(place: impl Into<String>, reason: favor::Error) -> Self {
         Self::Library { place: place.into(), reason }
     }

@@ -1,6 +1,6 @@
 //! The experiments.
 //!
-//! - [`inspect`] says how well random features serve on given queries and keys,
+//! - [`inspection`] draws what `favor-inspect` found on given queries and keys,
 //! - [`near`] measures what exact neighbours do to the error,
 //! - [`variance`] repeats the paper's comparison of variances,
 //! - [`uci`] repeats the paper's kernel classification,
@@ -10,17 +10,18 @@
 //! An experiment is one function: plain data in, a struct out. The struct knows how to write itself
 //! as text, JSON, CSV, SVG or a page.
 
+#[macro_use]
+mod setters;
+
 pub mod bench;
 pub mod demo;
 pub mod families;
 pub mod finding;
-pub mod inspect;
+pub mod inspection;
 pub mod near;
 pub mod uci;
 pub mod variance;
 
 mod error;
-mod pairs;
 
 pub use error::{Error, Result};
-pub use favor::Family;

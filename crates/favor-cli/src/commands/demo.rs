@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let bar = Bar::new("demo");
-        let found = demo::run(&demo::Setup::new(self.seed), &|tick| bar.show(tick))?;
+        let found = demo::run(&demo::DemoOptions::new(self.seed), &|tick| bar.show(tick))?;
         drop(bar);
         write_atomically(&self.out, found.to_html().as_bytes())?;
         terminal::print(&found.to_text(&self.out))

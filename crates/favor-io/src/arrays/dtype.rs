@@ -1,6 +1,6 @@
 //! Number formats of the files, and how their bytes become `f64`.
 
-use super::Problem;
+use crate::Problem;
 use half::{bf16, f16};
 use std::io::{ErrorKind, Read};
 

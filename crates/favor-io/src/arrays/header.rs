@@ -3,8 +3,8 @@
 //! Only what NumPy writes is understood, so a strange header is refused instead of guessed at, and
 //! nothing in it can nest.
 
-use super::Problem;
 use super::layout::Order;
+use crate::Problem;
 
 /// What the header says.
 #[derive(Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Which format a file has: its extension says so and its first bytes must agree.
 
-use super::Problem;
+use crate::Problem;
 use std::path::Path;
 
 /// The formats that are read.

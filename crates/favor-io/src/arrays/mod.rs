@@ -6,7 +6,6 @@
 //! file can fill. [`npy_bytes`] goes the other way.
 
 mod dtype;
-mod error;
 mod header;
 mod kind;
 mod layout;
@@ -15,47 +14,37 @@ mod npz;
 mod tensors;
 mod text;
 
-pub use error::{InputError, Problem};
 pub use npy::npy_bytes;
 pub use text::number;
 
-use favor::Matrix;
+use crate::{InputError, Problem, Stack};
 use kind::Kind;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
-/// The arrays of one file: one matrix of rows and columns a head.
-///
-/// Numbers of any type become `f64`, exactly where `f64` can hold them: integers beyond 2^53 are
-/// rounded to the nearest. There is at least one head, each has at least one row and one column,
-/// and every entry is finite.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Heads {
-    /// One matrix a head, all of the same shape.
-    pub heads: Vec<Matrix<f64>>,
-    /// Whether the file had an axis for the heads.
-    pub three_dimensional: bool,
-}
-
 /// Reads an array of two, three or four dimensions: rows × columns, heads × rows × columns, or a
 /// batch of one such stack.
 ///
 /// `name` chooses an array of a `.npz` or `.safetensors` file; without it the file must hold only
-/// one.
-pub fn read(path: &Path, name: Option<&str>) -> Result<Heads, InputError> {
-    let (array, heads) = read_named(path, name);
-    heads.map_err(|problem| InputError { path: path.to_path_buf(), array, problem })
+/// one. Numbers of any type become `f64`, exactly where `f64` can hold them: integers beyond 2^53
+/// are rounded to the nearest.
+pub fn read(path: &Path, name: Option<&str>) -> Result<Stack, InputError> {
+    let (array, stack) = read_named(path, name);
+    let chosen = name.map_or_else(String::new, |name| format!(":{name}"));
+    let source = format!("{}{chosen}", path.display());
+    let stack = stack.map(|stack| stack.from_source(source));
+    stack.map_err(|problem| InputError { path: path.to_path_buf(), array, problem })
 }
 
 /// Reads a file whose name may be followed by a colon and the name of an array.
 ///
 /// ```no_run
 /// let queries = favor_io::arrays::read_spec("qkv.npz:q")?;
-/// assert!(!queries.heads.is_empty());
-/// # Ok::<(), favor_io::arrays::InputError>(())
+/// assert!(!queries.heads().is_empty());
+/// # Ok::<(), favor_io::InputError>(())
 /// ```
-pub fn read_spec(spec: &str) -> Result<Heads, InputError> {
+pub fn read_spec(spec: &str) -> Result<Stack, InputError> {
     let (path, name) = split_spec(spec);
     read(&path, name)
 }
@@ -75,7 +64,7 @@ pub fn split_spec(spec: &str) -> (PathBuf, Option<&str>) {
     (PathBuf::from(spec), None)
 }
 
-type Named = (Option<String>, Result<Heads, Problem>);
+type Named = (Option<String>, Result<Stack, Problem>);
 
 fn read_named(path: &Path, name: Option<&str>) -> Named {
     let opened = open(path);

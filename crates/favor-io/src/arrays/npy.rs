@@ -3,7 +3,7 @@
 use super::dtype::{Dtype, fill};
 use super::header::{self, Header};
 use super::layout;
-use super::{Heads, Problem};
+use crate::{Problem, Stack};
 use std::io::Read;
 
 // NumPy itself writes a few hundred bytes at most and refuses more than 10 000 by default.
@@ -12,7 +12,7 @@ const LONGEST_HEADER: u32 = 1 << 16;
 /// Reads an array from an input that is `size` bytes long.
 ///
 /// The size is compared with what the header promises before any memory is asked for.
-pub(super) fn read(from: &mut impl Read, size: u64) -> Result<Heads, Problem> {
+pub(super) fn read(from: &mut impl Read, size: u64) -> Result<Stack, Problem> {
     let (header, used) = read_header(from)?;
     layout::check(&header.shape)?;
     let dtype = Dtype::from_numpy(&header.descr)?;
@@ -29,7 +29,7 @@ pub(super) fn read(from: &mut impl Read, size: u64) -> Result<Heads, Problem> {
     if fill(from, &mut [0])? != 0 {
         return Err(bad("more bytes follow the array"));
     }
-    layout::heads(values, &header.shape, header.order)
+    layout::stack(values, &header.shape, header.order)
 }
 
 /// The bytes of a `.npy` file of so many rows and columns.

@@ -1,6 +1,7 @@
 //! A zip archive of NumPy arrays.
 
-use super::{Heads, Problem, choose, npy};
+use super::{choose, npy};
+use crate::{Problem, Stack};
 use std::fs::File;
 use std::io::BufReader;
 use zip::ZipArchive;
@@ -10,7 +11,7 @@ use zip::result::ZipError;
 const HIGHEST_RATIO: u64 = 1100;
 
 /// Reads one array, and says the name of the array that it read or failed to read.
-pub(super) fn read(file: File, name: Option<&str>) -> (Option<String>, Result<Heads, Problem>) {
+pub(super) fn read(file: File, name: Option<&str>) -> (Option<String>, Result<Stack, Problem>) {
     let mut archive = match ZipArchive::new(BufReader::new(file)) {
         Ok(archive) => archive,
         Err(e) => return (None, Err(problem(e))),
@@ -24,11 +25,11 @@ pub(super) fn read(file: File, name: Option<&str>) -> (Option<String>, Result<He
         Ok(chosen) => chosen,
         Err(e) => return (None, Err(e)),
     };
-    let heads = read_entry(&mut archive, &format!("{chosen}.npy"));
-    (Some(chosen), heads)
+    let stack = read_entry(&mut archive, &format!("{chosen}.npy"));
+    (Some(chosen), stack)
 }
 
-fn read_entry(archive: &mut ZipArchive<BufReader<File>>, entry: &str) -> Result<Heads, Problem> {
+fn read_entry(archive: &mut ZipArchive<BufReader<File>>, entry: &str) -> Result<Stack, Problem> {
     let mut entry = archive.by_name(entry).map_err(problem)?;
     let size = entry.size();
     let possible = entry.compressed_size().saturating_mul(HIGHEST_RATIO).saturating_add(1024);

@@ -1,13 +1,14 @@
 //! Arrays of a `.safetensors` file.
 
+use super::choose;
 use super::dtype::{Dtype, Number};
 use super::layout::{self, Order};
-use super::{Heads, Problem, choose};
+use crate::{Problem, Stack};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype as Stored, TensorView};
 
 /// Reads one array, and says the name of the array that it read or failed to read.
-pub(super) fn read(bytes: &[u8], name: Option<&str>) -> (Option<String>, Result<Heads, Problem>) {
+pub(super) fn read(bytes: &[u8], name: Option<&str>) -> (Option<String>, Result<Stack, Problem>) {
     let tensors = match SafeTensors::deserialize(bytes) {
         Ok(tensors) => tensors,
         Err(e) => return (None, Err(Problem::malformed("safetensors", e.to_string()))),
@@ -18,19 +19,19 @@ pub(super) fn read(bytes: &[u8], name: Option<&str>) -> (Option<String>, Result<
         Ok(chosen) => chosen,
         Err(e) => return (None, Err(e)),
     };
-    let heads = tensors
+    let stack = tensors
         .tensor(&chosen)
         .map_err(|e| Problem::malformed("safetensors", e.to_string()))
         .and_then(|view| read_view(&view));
-    (Some(chosen), heads)
+    (Some(chosen), stack)
 }
 
-fn read_view(view: &TensorView<'_>) -> Result<Heads, Problem> {
+fn read_view(view: &TensorView<'_>) -> Result<Stack, Problem> {
     let shape: Vec<u64> = view.shape().iter().map(|&n| n as u64).collect();
     layout::check(&shape)?;
     let dtype = Dtype { number: number(view.dtype())?, big_endian: false };
     let values = dtype.read(&mut view.data(), &shape)?;
-    layout::heads(values, &shape, Order::C)
+    layout::stack(values, &shape, Order::C)
 }
 
 fn number(stored: Stored) -> Result<Number, Problem> {

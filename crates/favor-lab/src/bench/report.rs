@@ -12,7 +12,7 @@ pub struct Measured {
     pub work: Work,
     /// Tokens, or points.
     pub length: usize,
-    /// Features; for exact work the number that features beside it would use.
+    /// Features; for exact work the number that features next to it would use.
     pub features: usize,
     /// Dimension.
     pub dim: usize,
@@ -20,7 +20,7 @@ pub struct Measured {
     pub heads: usize,
     /// The best time; for decoding, of one token.
     pub seconds: f64,
-    /// Useful floating-point operations a second, in 10⁹.
+    /// Useful floating-point operations per second, in 10⁹.
     pub gflops: f64,
     /// Memory beyond inputs and maps, outputs included, where the system tells.
     pub extra_bytes: Option<u64>,

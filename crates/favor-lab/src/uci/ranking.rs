@@ -10,7 +10,7 @@ use favor_io::stats::mean;
 pub struct Rank {
     /// The family.
     pub family: Family,
-    /// The mean accuracy over all sets, one number a number of features.
+    /// The mean accuracy over all sets, one number per number of features.
     pub averages: Vec<f64>,
     /// The mean of these.
     pub overall: f64,
@@ -22,7 +22,7 @@ pub struct Rank {
 }
 
 pub(super) fn rank(found: &Reproduction) -> Vec<Rank> {
-    let families = &found.setup.families;
+    let families = &found.options.families;
     let mut ranks: Vec<Rank> = families.iter().map(|&f| row(found, f, families)).collect();
     // A stable order: of equal averages the one that was asked for first.
     ranks.sort_by(|a, b| b.overall.total_cmp(&a.overall));
@@ -30,7 +30,7 @@ pub(super) fn rank(found: &Reproduction) -> Vec<Rank> {
 }
 
 fn row(found: &Reproduction, family: Family, families: &[Family]) -> Rank {
-    let places = 0..found.setup.features.len();
+    let places = 0..found.options.features.len();
     let averages: Vec<f64> =
         places.filter_map(|m| Some(found.average(family, m)?.accuracy)).collect();
     let overall = mean(&averages);
@@ -42,7 +42,7 @@ fn row(found: &Reproduction, family: Family, families: &[Family]) -> Rank {
 pub(super) fn standing(found: &Reproduction, family: Family, among: &[Family]) -> (usize, usize) {
     let (mut best, mut beaten) = (0, 0);
     for set in &found.sets {
-        for m in 0..found.setup.features.len() {
+        for m in 0..found.options.features.len() {
             let Some(own) = found.mean(set, family, m) else { continue };
             let others: Vec<Mean> = among.iter().filter_map(|&f| found.mean(set, f, m)).collect();
             best += usize::from(others.iter().all(|o| o.accuracy <= own.accuracy));

@@ -2,7 +2,7 @@
 
 use super::set::{Column, Set};
 use favor::Matrix;
-use favor_io::arrays::{self, InputError, Problem};
+use favor_io::{InputError, Problem, arrays};
 use std::path::Path;
 
 /// The least number of rows of which the twentieth part is one.
@@ -44,10 +44,10 @@ fn table(set: Set, path: &Path) -> Result<Table, Problem> {
         }
         table.push((line, cells));
     }
-    match table.len() >= FEWEST {
-        true => Ok(table),
-        false => Err(Problem::FewRows { found: table.len(), wanted: FEWEST }),
+    if table.len() < FEWEST {
+        return Err(Problem::FewRows { found: table.len(), wanted: FEWEST });
     }
+    Ok(table)
 }
 
 fn examples(set: Set, table: &Table) -> Result<Examples, Problem> {

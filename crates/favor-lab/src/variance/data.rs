@@ -4,8 +4,8 @@ use super::regime::{DIM, Regime};
 use super::report::Missing;
 use crate::{Error, Result};
 use favor::Matrix;
-use favor_io::arrays::{self, InputError, Problem};
 use favor_io::data::DataFolder;
+use favor_io::{InputError, Problem, arrays};
 use std::path::Path;
 
 const MNIST: &str = "mnist/mnist_t10k_8x8_area_u8.npy";
@@ -20,7 +20,7 @@ pub(super) struct Sources {
 
 /// Reads what the regimes need; what is not there is named instead.
 pub(super) fn load(folder: &DataFolder, regimes: &[Regime]) -> Result<(Sources, Option<Missing>)> {
-    if folder.asked_for {
+    if folder.is_asked_for() {
         folder.check(&format!("{MNIST} and {CIFAR10}"))?;
     }
     let mut files = Vec::new();
@@ -57,10 +57,10 @@ fn images(path: &Path) -> Result<Option<Matrix<f64>>> {
         Err(e) => return Err(e.into()),
     };
     let refuse = |what: String| {
-        let wanted = format!("wanted are images of {DIM} bytes, one a row");
-        Err(Error::Invalid(format!("{}: {what}; {wanted}", path.display())))
+        let wanted = format!("wanted are images of {DIM} bytes, one per row");
+        Err(Error::invalid(path.display().to_string(), format!("{what}; {wanted}")))
     };
-    let mut heads = read.heads;
+    let mut heads = read.into_heads();
     let (Some(mut pixels), true) = (heads.pop(), heads.is_empty()) else {
         return refuse("holds several matrices".to_owned());
     };

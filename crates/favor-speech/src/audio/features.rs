@@ -25,7 +25,7 @@ impl Features {
     pub fn read(path: &Path) -> Result<Self> {
         let found = favor_io::arrays::read(path, None)
             .map_err(|e| Error::invalid("features", e.to_string().replace('\n', " ")))?;
-        let [matrix] = &found.heads[..] else {
+        let [matrix] = found.heads() else {
             return Err(Error::file(path, "features are a matrix [frames, numbers]"));
         };
         let values = matrix.as_slice().iter().map(|v| *v as f32).collect();

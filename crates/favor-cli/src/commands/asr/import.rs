@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub(crate) struct Arguments {
     /// an4, fsdd, audiomnist or ljspeech
     corpus: Corpus,
-    /// Folder with speech/ [default: $FAVOR_DATA]
+    /// Folder with speech/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder in which one of the corpus's name is made

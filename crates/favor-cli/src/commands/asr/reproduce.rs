@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// Only say how long it would take
     #[arg(long)]
     dry_run: bool,
-    /// Folder with speech/ [default: $FAVOR_DATA]
+    /// Folder with speech/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder for results; made if it is not there

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     redraw: Redraw,
     #[command(flatten)]
     tuning: TuningArguments,
-    /// Folder with glue/ [default: $FAVOR_DATA]
+    /// Folder with glue/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder for the model; made if it is not there

@@ -1,11 +1,11 @@
 //! The inspection as JSON, at full precision.
 
-use super::{HeadReport, Inspection};
+use crate::{HeadReport, Inspection};
 use serde::Serialize;
 
 impl Inspection {
-    /// One object for a file of one matrix, a list of objects for a file of heads. What is not
-    /// defined is `null`.
+    /// One object for a single matrix, a list of objects for arrays of heads. What is not defined
+    /// is `null`.
     pub fn to_json(&self) -> String {
         let heads: Vec<Object<'_>> = self
             .heads
@@ -13,7 +13,7 @@ impl Inspection {
             .map(|head| Object { scaling: &self.scaling, hint: self.hint.as_deref(), head })
             .collect();
         // These structs hold nothing that JSON cannot; numbers that are not finite become null.
-        let text = match (self.three_dimensional, heads.as_slice()) {
+        let text = match (self.has_head_axis, heads.as_slice()) {
             (false, [only]) => serde_json::to_string_pretty(only),
             (_, all) => serde_json::to_string_pretty(all),
         };

@@ -1,11 +1,11 @@
 //! Which rows the costly figures are computed on.
 
-use super::MOST_PAIRS;
-use super::request::HeadInput;
+use crate::MOST_PAIRS;
 use favor::Matrix;
 use favor::diagnose::sample;
+use favor_io::Head;
 
-/// Most queries and keys for predicted row sums and outputs, which cost `O(keys² d)` a query.
+/// Most queries and keys for predicted row sums and outputs, which cost `O(keys² d)` per query.
 const PREDICTED: (usize, usize) = (48, 512);
 /// Most queries and keys for the measured kernel error.
 const KERNEL: (usize, usize) = (256, 256);
@@ -23,7 +23,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn new(input: &HeadInput, seed: u64) -> Self {
+    pub(super) fn new(input: &Head, seed: u64) -> Self {
         let (x, y) = (input.queries.view(), input.keys.view());
         let (most_x, most_y) = pair_limits(x.rows(), y.rows());
         let both = |(a, b): (usize, usize)| (sample(x, a, seed), sample(y, b, seed));

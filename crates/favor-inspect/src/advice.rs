@@ -1,7 +1,7 @@
 //! What to do, and what to be careful about.
 
-use super::closed::WANTED;
-use super::report::{FamilyReport, Recommendation};
+use crate::closed::WANTED;
+use crate::report::{FamilyReport, Recommendation};
 use favor::Family;
 use favor::diagnose::{Candidate, recommend};
 use favor_io::numbers::{figures, percent};
@@ -20,9 +20,10 @@ pub(super) fn recommendation(
         found.map(|(family, features)| Candidate { family, features }).collect()
     };
     let outputs = with(|f| f.features_needed_output);
-    let (candidates, basis) = match outputs.is_empty() {
-        false => (outputs, "attention output"),
-        true => (with(|f| f.features_needed_row_sum), "row sums"),
+    let (candidates, basis) = if outputs.is_empty() {
+        (with(|f| f.features_needed_row_sum), "row sums")
+    } else {
+        (outputs, "attention output")
     };
     let advice = recommend(&candidates, queries, keys)?;
     let text = format!("for {} error of the {basis}, {advice}", percent(WANTED));

@@ -1,17 +1,18 @@
 //! The inspection as text.
 
-use super::report::{FamilyReport, HeadReport, Inspection};
+use crate::report::{FamilyReport, HeadReport, Inspection};
 use favor_io::numbers::{count, figures, fixed, optional, optional_count};
 use favor_io::stats::median;
 use favor_io::table::Table;
 use std::fmt::Write;
 
 impl Inspection {
-    /// A table a head, a summary over the heads, and what the columns mean.
+    /// A table per head, a summary over the heads, and what the columns mean.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
-        let values = self.values.as_ref().map_or_else(String::new, |v| format!(", values {v}"));
-        let _ = writeln!(out, "queries {}, keys {}{values}", self.queries, self.keys);
+        if let Some(sources) = &self.sources {
+            let _ = writeln!(out, "{sources}");
+        }
         if let Some(head) = self.heads.first() {
             let _ = writeln!(out, "kernel  {}; {}", kernel(head.alpha), self.scaling);
             let _ = writeln!(
@@ -34,10 +35,8 @@ impl Inspection {
     }
 
     fn head(&self, out: &mut String, head: &HeadReport) {
-        let title = match self.three_dimensional {
-            true => format!("head {}: ", head.head),
-            false => String::new(),
-        };
+        let title =
+            if self.has_head_axis { format!("head {}: ", head.head) } else { String::new() };
         let _ = writeln!(
             out,
             "\n{title}{} queries, {} keys, dimension {}; floor of the objective {}",
@@ -94,7 +93,7 @@ impl Inspection {
                 let best = errors.fold(f64::INFINITY, f64::min);
                 head.uniform_error.is_some_and(|u| best < 0.5 * u)
             });
-            if self.values.is_some() {
+            if self.has_values {
                 let _ = writeln!(
                     out,
                     "  {features} features of the best family halve the error of the uniform \
@@ -107,19 +106,18 @@ impl Inspection {
     }
 
     fn table(&self, first: &str, rows: &[Row]) -> Table {
-        let has_values = self.values.is_some();
         let mut table = Table::new(first);
         table.column("", "objective");
         table.column("", "log Var/K²");
         table.column("features for 10 % error", "pair");
         table.column("features for 10 % error", "row sum");
-        if has_values {
+        if self.has_values {
             table.column("features for 10 % error", "output");
         }
         for m in &self.features {
             let group = format!("measured, M = {m}");
             table.column(&group, "kernel");
-            if has_values {
+            if self.has_values {
                 table.column(&group, "output");
             }
             table.column(&group, "ESS");
@@ -128,12 +126,12 @@ impl Inspection {
             let mut cells = vec![row.name.to_owned(), fixed(row.objective), fixed(row.variance)];
             cells.push(count(row.pair));
             cells.push(optional_count(row.row_sum));
-            if has_values {
+            if self.has_values {
                 cells.push(optional_count(row.output));
             }
             for (kernel, attention, effective) in &row.measured {
                 cells.push(optional(*kernel));
-                if has_values {
+                if self.has_values {
                     cells.push(optional(*attention));
                 }
                 cells.push(optional(*effective));
@@ -150,7 +148,7 @@ impl Inspection {
              features for 10 % error: from the closed forms, of a typical pair, of the median row \
              sum",
         );
-        if self.values.is_some() {
+        if self.has_values {
             text.push_str(
                 ", of the attention output (to first order: too many where a few queries are hard)",
             );
@@ -159,7 +157,7 @@ impl Inspection {
             "\nkernel: median relative error of K(x,y); ESS: how many of the M features carry a \
              row (near 1: the estimate is worthless)",
         );
-        if self.values.is_some() {
+        if self.has_values {
             text.push_str("; output: relative error of attention");
         }
         text + "\n"

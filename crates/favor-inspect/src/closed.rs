@@ -1,6 +1,6 @@
 //! The closed-form part: objective, variance over pairs, predicted needs.
 
-use super::head::Head;
+use crate::head::PreparedHead;
 use crate::{Result, pairs};
 use favor::diagnose::{Estimator, Prediction, features_needed, predict};
 
@@ -16,7 +16,7 @@ pub(super) struct Closed {
 }
 
 impl Closed {
-    pub(super) fn new(head: &Head<'_>, estimator: &Estimator) -> favor::Result<Self> {
+    pub(super) fn new(head: &PreparedHead<'_>, estimator: &Estimator) -> favor::Result<Self> {
         let (x, y) = (&head.samples.pairs.0, &head.samples.pairs.1);
         let means = pairs::means(estimator, x.view(), y.view())?;
         let (moments_x, moments_y) = &head.moments;
@@ -51,7 +51,7 @@ impl Closed {
 }
 
 /// The estimator of a family on all rows of a head.
-pub(super) fn estimator(head: &Head<'_>, family: favor::Family) -> Result<Estimator> {
+pub(super) fn estimator(head: &PreparedHead<'_>, family: favor::Family) -> Result<Estimator> {
     Estimator::fit(family, head.kernel, &head.moments.0, &head.moments.1)
-        .map_err(|e| head.error(Some(family), e))
+        .map_err(|e| head.error(family, e))
 }

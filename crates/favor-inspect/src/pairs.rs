@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The library has the same as a matrix. Experiments need the mean of millions of pairs, and the
-//! mean of logarithms is the logarithm of a product: one logarithm serves eight pairs, and pairs of
+//! mean of logarithms is the logarithm of a product: one logarithm does for eight pairs, and pairs of
 //! large `z` need neither exponential nor logarithm.
 
 use favor::diagnose::Estimator;
@@ -20,26 +20,22 @@ use favor::{Error, Family, Kernel, Matrix, Result, Rows};
 
 /// Rows whose pairs are looked at together, so that they stay in the cache.
 const BLOCK: usize = 128;
-/// Beyond this, `e^{−z}` is lost beside 1.
+/// Beyond this, `e^{−z}` is lost next to 1.
 const LARGE: f64 = 40.0;
-/// The least logarithm of a variance that is told from zero, as in the library.
+/// The least logarithm of a variance that is told apart from zero, as in the library.
 const LEAST: f64 = -72.0;
 
 /// Means over all pairs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct PairMeans {
+pub struct PairMeans {
     /// Of `log(Var/K²)`, for one feature.
-    pub(crate) log_relative_variance: f64,
+    pub log_relative_variance: f64,
     /// Of `log(1 + Var/K²)`: what the objective has above its floor.
-    pub(crate) excess: f64,
+    pub excess: f64,
 }
 
 /// The means over all pairs of the two sets.
-pub(crate) fn means(
-    estimator: &Estimator,
-    x: Rows<'_, f64>,
-    y: Rows<'_, f64>,
-) -> Result<PairMeans> {
+pub fn means(estimator: &Estimator, x: Rows<'_, f64>, y: Rows<'_, f64>) -> Result<PairMeans> {
     let (u, v, constant) = transformed(estimator, x, y)?;
     let (kind, constant) = match estimator.family() {
         Family::Trig => (Kind::Cosine, 0.0),
@@ -64,14 +60,14 @@ pub(crate) fn means(
     }
     let pairs = x.rows() as f64 * y.rows() as f64;
     let means = PairMeans { log_relative_variance: sums.log / pairs, excess: sums.excess / pairs };
-    match means.log_relative_variance.is_finite() && means.excess.is_finite() {
-        true => Ok(means),
-        false => Err(Error::Overflow {
-            operation: "the logarithm of the variance",
-            format: "f64",
-            hint: "divide the data by a constant",
-        }),
+    if means.log_relative_variance.is_finite() && means.excess.is_finite() {
+        return Ok(means);
     }
+    Err(Error::Overflow {
+        operation: "the logarithm of the variance",
+        format: "f64",
+        hint: "divide the data by a constant",
+    })
 }
 
 /// Which function `g` a family has.

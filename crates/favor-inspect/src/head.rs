@@ -1,17 +1,17 @@
 //! One head: what all families share, and the report of each.
 
-use super::closed::{self, Closed};
-use super::request::HeadInput;
-use super::sampling::Samples;
-use super::{DRAWS, FamilyReport, HeadReport, PairSample, Request, advice, measured};
-use crate::{Error, Result};
+use crate::closed::{self, Closed};
+use crate::sampling::Samples;
+use crate::{DRAWS, Error, FamilyReport, HeadReport, InspectOptions, PairSample, Result};
+use crate::{advice, measured};
 use favor::diagnose::{Estimator, uniform_error};
 use favor::{Family, Kernel, Mask, Matrix, Moments, exact_attention};
+use favor_io::Head;
 
 /// One head with everything that its families share.
-pub(super) struct Head<'a> {
+pub(super) struct PreparedHead<'a> {
     pub(super) index: usize,
-    pub(super) input: &'a HeadInput,
+    pub(super) input: &'a Head,
     pub(super) kernel: Kernel,
     pub(super) moments: (Moments, Moments),
     pub(super) samples: Samples,
@@ -20,13 +20,13 @@ pub(super) struct Head<'a> {
     uniform: Option<f64>,
 }
 
-impl<'a> Head<'a> {
-    pub(super) fn new(index: usize, input: &'a HeadInput, request: &Request) -> Result<Self> {
-        let kernel = request.kernel(input.queries.columns())?;
-        let place = |e| Error::at(format!("head {index}: "), e);
+impl<'a> PreparedHead<'a> {
+    pub(super) fn new(index: usize, input: &'a Head, options: &InspectOptions) -> Result<Self> {
+        let kernel = options.kernel;
+        let place = |reason| Error::Library { place: format!("head {index}"), reason };
         let moments = |m: &Matrix<f64>| Moments::of(m.view()).map_err(place);
         let moments = (moments(&input.queries)?, moments(&input.keys)?);
-        let samples = Samples::new(input, request.seed);
+        let samples = Samples::new(input, options.seed);
         let exact = input.values.as_ref().map(|values| {
             let (queries, keys) = (samples.output.view(), input.keys.view());
             let exact = exact_attention(kernel, queries, keys, values.view(), Mask::none())?;
@@ -37,21 +37,20 @@ impl<'a> Head<'a> {
         Ok(Self { index, input, kernel, moments, samples, exact, uniform })
     }
 
-    /// An error with its place.
-    pub(super) fn error(&self, family: Option<Family>, reason: favor::Error) -> Error {
-        let family = family.map_or_else(String::new, |f| format!("{f}: "));
-        Error::at(format!("head {}: {family}", self.index), reason)
+    /// An error of one family, with its place.
+    pub(super) fn error(&self, family: Family, reason: favor::Error) -> Error {
+        Error::Library { place: format!("head {}: {family}", self.index), reason }
     }
 
     /// Everything about one family.
-    pub(super) fn family(&self, family: Family, request: &Request) -> Result<FamilyReport> {
+    pub(super) fn family(&self, family: Family, options: &InspectOptions) -> Result<FamilyReport> {
         let estimator = closed::estimator(self, family)?;
-        let place = |e| self.error(Some(family), e);
+        let place = |e| self.error(family, e);
         let closed = Closed::new(self, &estimator).map_err(place)?;
-        let measured: favor::Result<Vec<_>> = request
+        let measured: favor::Result<Vec<_>> = options
             .features
             .iter()
-            .map(|&m| measured::measure(self, family, m, closed.output_error(m), request))
+            .map(|&m| measured::measure(self, family, m, closed.output_error(m), options))
             .collect();
         Ok(FamilyReport {
             name: family,
@@ -65,7 +64,11 @@ impl<'a> Head<'a> {
     }
 
     /// The whole head.
-    pub(super) fn report(&self, families: Vec<FamilyReport>, request: &Request) -> HeadReport {
+    pub(super) fn report(
+        &self,
+        families: Vec<FamilyReport>,
+        options: &InspectOptions,
+    ) -> HeadReport {
         let (queries, keys) = (self.input.queries.rows(), self.input.keys.rows());
         let used = (self.samples.pairs.0.rows(), self.samples.pairs.1.rows());
         let floor = Estimator::new(Family::Trig, self.kernel, None)
@@ -83,7 +86,7 @@ impl<'a> Head<'a> {
             recommendation: advice::recommendation(&families, queries, keys),
             warnings: advice::warnings(&families, self.uniform),
             families,
-            seed: request.seed,
+            seed: options.seed,
             draws: DRAWS,
         }
     }

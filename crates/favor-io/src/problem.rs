@@ -102,6 +102,14 @@ pub enum Problem {
          [1, heads, rows, columns]", dimensions(.0)
     )]
     Shape(Vec<u64>),
+    /// Another number of numbers than the shape has.
+    #[error("has {found} numbers, not those of its shape {}", dimensions(.shape))]
+    Count {
+        /// The shape.
+        shape: Vec<u64>,
+        /// The number of numbers.
+        found: usize,
+    },
     /// No numbers.
     #[error("the array is empty: its shape is {}", dimensions(.0))]
     EmptyArray(Vec<u64>),
@@ -174,7 +182,8 @@ pub enum Problem {
 
 impl Problem {
     /// A broken rule of a format.
-    pub(super) fn malformed(format: &'static str, what: impl Into<String>) -> Self {
+    #[cfg(feature = "arrays")]
+    pub(crate) fn malformed(format: &'static str, what: impl Into<String>) -> Self {
         Self::Malformed { format, what: what.into() }
     }
 }

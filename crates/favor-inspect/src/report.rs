@@ -7,21 +7,19 @@ use serde::Serialize;
 /// All heads of one inspection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inspection {
-    /// File of the queries.
-    pub queries: String,
-    /// File of the keys.
-    pub keys: String,
-    /// File of the values.
-    pub values: Option<String>,
+    /// Where the arrays came from, if it is known.
+    pub sources: Option<String>,
+    /// Whether there were values.
+    pub has_values: bool,
     /// The scaling in force, in words.
     pub scaling: String,
     /// A hint about the scaling.
     pub hint: Option<String>,
     /// The numbers of features that were measured.
     pub features: Vec<usize>,
-    /// Whether the files had an axis for the heads.
-    pub three_dimensional: bool,
-    /// One report a head.
+    /// Whether the arrays had an axis for the heads.
+    pub has_head_axis: bool,
+    /// One report per head.
     pub heads: Vec<HeadReport>,
 }
 
@@ -44,7 +42,7 @@ pub struct HeadReport {
     pub pairs: PairSample,
     /// The least value that an objective could have: twice the mean of `log K`.
     pub floor: f64,
-    /// One entry a family.
+    /// One entry per family.
     pub families: Vec<FamilyReport>,
     /// The relative error of the plain mean of the values in the place of attention.
     pub uniform_error: Option<f64>,
@@ -84,7 +82,7 @@ pub struct FamilyReport {
     pub features_needed_row_sum: Option<f64>,
     /// Features that the attention output needs for 10 %.
     pub features_needed_output: Option<f64>,
-    /// One entry a number of features.
+    /// One entry per number of features.
     pub measured: Vec<Measured>,
 }
 

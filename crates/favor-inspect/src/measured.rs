@@ -1,24 +1,24 @@
 //! The measured part: features are drawn and compared with the exact kernel.
 
-use super::head::Head;
-use super::report::Measured;
-use super::{DRAWS, Request};
+use crate::head::PreparedHead;
+use crate::report::Measured;
+use crate::{DRAWS, InspectOptions};
 use favor::diagnose::{effective_sample_sizes, kernel_error, relative_error};
 use favor::{Error, Family, FeatureMap, FeatureSpec, Mask, feature_attention};
 use favor_io::stats::median;
 
 /// The means over [`DRAWS`] draws of `features` features.
 pub(super) fn measure(
-    head: &Head<'_>,
+    head: &PreparedHead<'_>,
     family: Family,
     features: usize,
     predicted: Option<f64>,
-    request: &Request,
+    options: &InspectOptions,
 ) -> favor::Result<Measured> {
     let (mut kernel, mut attention, mut effective) = (Mean::new(), Mean::new(), Mean::new());
     for draw in 0..DRAWS {
         let spec = FeatureSpec::new(family, features).kernel(head.kernel);
-        let spec = spec.seed(request.seed.wrapping_add(draw));
+        let spec = spec.seed(options.seed.wrapping_add(draw));
         let map = spec.fit(&head.moments.0, &head.moments.1)?;
         let (x, y) = (&head.samples.kernel.0, &head.samples.kernel.1);
         kernel.add(finite(kernel_error(&map, x.view(), y.view()))?);
@@ -39,7 +39,7 @@ pub(super) fn measure(
 }
 
 /// The relative error of the attention output, when there are values.
-fn output_error(head: &Head<'_>, map: &FeatureMap) -> favor::Result<Option<f64>> {
+fn output_error(head: &PreparedHead<'_>, map: &FeatureMap) -> favor::Result<Option<f64>> {
     let (Some(exact), Some(values)) = (&head.exact, &head.input.values) else {
         return Ok(None);
     };
