@@ -187,8 +187,11 @@ impl<M: Model> Trainer<M> {
 
     /// Why the last backward pass failed, if it did. Gradients come from the last layer first, and what
     /// follows a failure fails too: the last layer's is the cause.
-    fn failure(&self) -> Option<Error> {
+    fn failure(&self) -> Option<String> {
         let failures = self.model().attentions().into_iter().map(|layer| layer.failure().take());
-        failures.flatten().last()
+        failures.flatten().last().map(|error| match error {
+            Error::Attention(cause) => cause.to_string(),
+            error => error.to_string(),
+        })
     }
 }
