@@ -70,7 +70,7 @@ fn is_of_package(name: &OsStr) -> bool {
 }
 
 /// Every feature of the command and of the libraries: what a default build leaves out is tested too.
-pub(crate) const FEATURES: &str = "--features favor-cli/s3,favor-cli/nn";
+pub(crate) const FEATURES: &str = "--features favor-cli/s3,favor-cli/speech";
 
 /// Runs a command to its end. A failure comes with the line that repeats it.
 pub(crate) fn execute(command: &mut Command) -> Outcome {

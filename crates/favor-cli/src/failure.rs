@@ -37,7 +37,7 @@ pub(crate) enum Failure {
         /// The option that the scheduler's address was given by.
         scheduler: &'static str,
     },
-    /// A model, a text or a training was refused.
+    /// A model, a text, speech or a training was refused.
     #[cfg(feature = "nn")]
     Nn(favor_nn::Error),
     /// The output could not be printed.
@@ -119,6 +119,10 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
         #[cfg(feature = "nn")]
         Err(Failure::Nn(e)) => match e {
             favor_nn::Error::Stopped { .. } => complain(&e, INTERRUPTED),
+            favor_nn::Error::OtherSettings { .. } => complain(&format!("{e} (--out)"), BAD_INPUT),
+            favor_nn::Error::NoData { .. } => {
+                complain(&format!("{e}; choose the folder with --data or FAVOR_DATA"), BAD_INPUT)
+            }
             _ => complain(&e, BAD_INPUT),
         },
     }

@@ -28,16 +28,16 @@ const OPTIONAL: &[Optional] = &[
     Optional {
         feature: "nn",
         built: cfg!(feature = "nn"),
-        subcommands: &[
-            "asr",
-            "embed",
-            "finetune",
-            "pretrain",
-            "reproduce glue",
-            "reproduce speech",
-        ],
+        subcommands: &["embed", "finetune", "pretrain", "reproduce glue"],
         options: &[],
-        about: "transformers and speech with attention by features",
+        about: "transformers with attention by features",
+    },
+    Optional {
+        feature: "speech",
+        built: cfg!(feature = "speech"),
+        subcommands: &["asr", "reproduce speech"],
+        options: &[],
+        about: "speech recognition with attention by features",
     },
 ];
 

@@ -53,7 +53,6 @@ mod rows;
 mod simd;
 mod threads;
 
-pub mod dense;
 pub mod diagnose;
 pub mod draw;
 pub mod learn;

@@ -1,6 +1,6 @@
 //! The engine as an operation of burn's CPU backend, with its own gradients.
 
-use super::Rule;
+use super::{BackwardFailure, Method};
 use crate::{Error, Result};
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
@@ -18,10 +18,11 @@ type HostTensor = <Flex as burn::backend::BackendTypes>::FloatTensorPrimitive;
 /// All of a call but its tensors.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) rule: Rule,
+    pub(super) method: Method,
     pub(super) kernel: Kernel,
     pub(super) mask: Option<Arc<Vec<bool>>>,
     pub(super) causal: bool,
+    pub(super) failure: BackwardFailure,
 }
 
 /// Attention by the engine, tracked if any of the inputs is.
@@ -104,9 +105,9 @@ fn forward_in<T: Shared>(
     let [q, k, v] = [q, k, v].map(plain);
     let (q, k, v) = (view::<T>(&q)?, view::<T>(&k)?, view::<T>(&v)?);
     let options = call.options();
-    let out = match &call.rule {
-        Rule::Features(maps) => favor::attention(maps, q, k, v, &options)?,
-        Rule::Chosen(maps, choices) => favor::auto_attention(maps, q, k, v, &options, choices)?,
+    let out = match &call.method {
+        Method::Features(maps) => favor::attention(maps, q, k, v, &options)?,
+        Method::Chosen(maps, choices) => favor::auto_attention(maps, q, k, v, &options, choices)?,
         _ => favor::exact_attention_tensors(call.kernel, q, k, v, &options)?,
     };
     Ok(tensor(out, [q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]]))
@@ -115,10 +116,11 @@ fn forward_in<T: Shared>(
 fn backward_in<T: Shared>(saved: &Saved, gradient: &HostTensor) -> [HostTensor; 3] {
     let [q, k, v, _] = &saved.inputs;
     let shapes = [q, k, v].map(|t| t.layout().shape().dims::<4>());
-    // A backward pass cannot refuse. Gradients that are no numbers are seen by whoever looks at
-    // their norm, as the training loop does, and name the cause there.
+    // A backward pass cannot refuse. Whoever looks at the norm of the gradients, as the training loop
+    // does, sees NaN and finds the reason where the call has left it.
     let undefined = |n: [usize; 4]| vec![T::from_elem(f32::NAN); n.iter().product()];
-    let found = gradients::<T>(saved, gradient).unwrap_or_else(|_| {
+    let found = gradients::<T>(saved, gradient).unwrap_or_else(|error| {
+        saved.call.failure.report(error);
         let [q, k, v] = shapes.map(undefined);
         Gradients { q, k, v }
     });
@@ -132,9 +134,11 @@ fn gradients<T: Shared>(saved: &Saved, gradient: &HostTensor) -> Result<Gradient
     let [q, k, v, out] = inputs.each_ref().map(view::<T>);
     let (q, k, v, out, gradient) = (q?, k?, v?, out?, view::<T>(&gradient)?);
     let options = call.options();
-    Ok(match &call.rule {
-        Rule::Features(maps) => favor::attention_backward(maps, q, k, v, out, gradient, &options)?,
-        Rule::Chosen(maps, choices) => {
+    Ok(match &call.method {
+        Method::Features(maps) => {
+            favor::attention_backward(maps, q, k, v, out, gradient, &options)?
+        }
+        Method::Chosen(maps, choices) => {
             favor::auto_attention_backward(maps, q, k, v, out, gradient, &options, choices)?
         }
         _ => favor::exact_attention_backward(call.kernel, q, k, v, out, gradient, &options)?,
@@ -148,11 +152,12 @@ impl Call {
     }
 }
 
-/// The tensor, copied only if its numbers run backwards.
+/// The tensor, copied only if some of its strides are negative.
 fn plain(tensor: &HostTensor) -> HostTensor {
-    match tensor.layout().strides().iter().all(|s| *s >= 0) {
-        true => tensor.clone(),
-        false => tensor.to_contiguous(),
+    if tensor.layout().strides().iter().all(|s| *s >= 0) {
+        tensor.clone()
+    } else {
+        tensor.to_contiguous()
     }
 }
 
@@ -169,11 +174,11 @@ fn tensor<T: Shared>(values: Vec<T>, shape: [usize; 4]) -> HostTensor {
     HostTensor::from_data(TensorData::new(values, shape))
 }
 
-/// Queries, keys or values for the host alone, without a place in any graph. On the CPU they are not
-/// copied.
-pub(crate) struct HostCopy(HostTensor);
+/// Queries, keys or values as the host sees them, without a place in any graph. Only those of another
+/// device are copied.
+pub(crate) struct HostView(HostTensor);
 
-impl HostCopy {
+impl HostView {
     pub(crate) fn of(tensor: &Tensor<4>) -> Result<Self> {
         let tensor = tensor.clone().without_autodiff();
         if super::on_host(&tensor) {
@@ -206,7 +211,7 @@ impl HostCopy {
         tolerance: f64,
     ) -> Result<Vec<Choice>> {
         fn choose<T: Shared>(
-            [q, k, v]: [&HostCopy; 3],
+            [q, k, v]: [&HostView; 3],
             maps: &[FeatureMap],
             options: &Options<'_>,
             tolerance: f64,

@@ -1,12 +1,11 @@
 //! Attention in plain tensor operations, for devices that the engine does not know.
 
+use super::KeyMask;
 use super::linear::ratio;
-use super::{Engine, KeyMask, Rule, attend};
 use crate::{Error, Result};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use favor::{Choice, FeatureMap, Kernel, Parameters};
-use std::sync::Arc;
 
 /// Queries and keys of a causal step that meet one by one.
 const STEP: usize = 16;
@@ -50,28 +49,28 @@ pub(super) fn chosen(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
-    (maps, choices): (&Arc<[FeatureMap]>, &[Choice]),
+    (maps, choices): (&[FeatureMap], &[Choice]),
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Result<Tensor<4>> {
-    let [batch, heads, _, _] = q.dims();
+    let [batch, heads, _, dim] = q.dims();
     if choices.len() != batch * heads {
         let reason = format!("{} choices for {batch} × {heads} heads", choices.len());
         return Err(Error::invalid("attention", reason));
     }
     let device = q.device();
-    let with = |rule| attend(q.clone(), k.clone(), v.clone(), &rule, mask, causal, Engine::Tensors);
+    let exactly = |q, k, v| exact(q, k, v, (Kernel::attention(dim), None), mask, causal);
     let by_features: Vec<bool> = choices.iter().map(Choice::by_features).collect();
     if !by_features.contains(&true) {
-        return with(Rule::Exact);
+        return Ok(exactly(q, k, v));
     }
-    let features = with(Rule::Features(maps.clone()))?;
+    let features = features(q.clone(), k.clone(), v.clone(), maps, mask, causal)?;
     if !by_features.contains(&false) {
         return Ok(features);
     }
     let which = TensorData::new(by_features, [batch, heads, 1, 1]);
     let which = Tensor::<4, Bool>::from_data(which, &device).expand(features.shape());
-    Ok(with(Rule::Exact)?.mask_where(which, features))
+    Ok(exactly(q, k, v).mask_where(which, features))
 }
 
 /// What the engine computes.
@@ -190,9 +189,10 @@ impl OneSide {
             let reason = "needs a positive family, not a trigonometric one";
             return Err(Error::invalid("attention", reason));
         };
-        let (transform, shift, linear) = match query {
-            true => (p.query_transform(), p.query_shift(), p.key_shift()),
-            false => (p.key_transform(), p.key_shift(), p.query_shift()),
+        let (transform, shift, linear) = if query {
+            (p.query_transform(), p.query_shift(), p.key_shift())
+        } else {
+            (p.key_transform(), p.key_shift(), p.query_shift())
         };
         let (dim, omega) = (p.dim(), map.omega());
         let turned = |m: usize, l: usize| -> f64 {

@@ -1,7 +1,7 @@
 //! The maps of the heads of a layer, and how they follow the data.
 
 use super::AttentionOptions;
-use crate::attention::{Attention, HostCopy, KeyMask, Rule};
+use crate::attention::{Attention, HostView, KeyMask, Method};
 use crate::{Error, Result};
 use burn::tensor::Tensor;
 use favor::{AdaptiveMaps, FeatureMap, FeatureSpec, Kernel, Redraw, Statistics};
@@ -19,7 +19,7 @@ pub struct MapState {
     calibrating: bool,
 }
 
-/// The statistics as seen by maps that a running average reaches only when they are fitted anew: of what
+/// The statistics as seen by maps that a running average reaches only when they are fitted again: of what
 /// was before, as much is kept as if every call between had been averaged.
 fn learned_at_redraws(options: &AttentionOptions) -> Statistics {
     match (options.statistics, options.redraw) {
@@ -46,7 +46,7 @@ impl Maps {
         let made = |family| {
             let redraw = match (options.redraw, options.statistics) {
                 (None, _) => Redraw::Never,
-                // Only those calls reach the maps that fit them anew.
+                // Only those calls reach the maps that fit them again.
                 (Some(_), Statistics::Running { .. }) => Redraw::Every(1),
                 (Some(n), _) => Redraw::Every(n),
             };
@@ -96,21 +96,21 @@ impl Maps {
     }
 
     /// What to compute for these queries, keys and values.
-    pub(super) fn rule(
+    pub(super) fn method(
         &self,
         [q, k, v]: [&Tensor<4>; 3],
         mask: Option<&KeyMask>,
         causal: bool,
         training: bool,
-    ) -> Result<Rule> {
+    ) -> Result<Method> {
         let simple = match self.options.kind {
-            Attention::Exact => Some(Rule::Exact),
-            Attention::Elu => Some(Rule::Elu),
-            Attention::Relu => Some(Rule::Relu),
+            Attention::Exact => Some(Method::Exact),
+            Attention::Elu => Some(Method::Elu),
+            Attention::Relu => Some(Method::Relu),
             Attention::Features(_) | Attention::Auto => None,
         };
-        if let Some(rule) = simple {
-            return Ok(rule);
+        if let Some(method) = simple {
+            return Ok(method);
         }
         if self.options.kind == Attention::Auto && causal {
             let reason = "auto looks at the whole sequence to decide, which causal attention must \
@@ -118,17 +118,17 @@ impl Maps {
             return Err(Error::invalid("attention", reason));
         }
         let Some(maps) = self.maps_for([q, k], mask, causal, training)? else {
-            return Ok(Rule::Exact);
+            return Ok(Method::Exact);
         };
         let maps: Arc<[FeatureMap]> = maps.into();
         if self.options.kind != Attention::Auto {
-            return Ok(Rule::Features(maps));
+            return Ok(Method::Features(maps));
         }
-        let copies = [HostCopy::of(q)?, HostCopy::of(k)?, HostCopy::of(v)?];
+        let views = [HostView::of(q)?, HostView::of(k)?, HostView::of(v)?];
         let mask = mask.map(|m| m.visible().as_slice());
         let tolerance = self.options.tolerance;
-        let choices = HostCopy::choose(copies.each_ref(), &maps, mask, causal, tolerance)?;
-        Ok(Rule::Chosen(maps, choices.into()))
+        let choices = HostView::choose(views.each_ref(), &maps, mask, causal, tolerance)?;
+        Ok(Method::Chosen(maps, choices.into()))
     }
 
     /// The maps of a call, or none while calibrating.
@@ -145,7 +145,7 @@ impl Maps {
             return Err(Error::invalid("maps", "they are of a kind of attention without maps"));
         };
         let learn = |maps: &mut AdaptiveMaps, causal| {
-            HostCopy::learn([&HostCopy::of(q)?, &HostCopy::of(k)?], maps, mask, causal)
+            HostView::learn([&HostView::of(q)?, &HostView::of(k)?], maps, mask, causal)
         };
         if *calibrating {
             // What calibration sees is not what maps are used on: it may look at whole sequences.
@@ -165,10 +165,7 @@ impl Maps {
             _ => true,
         };
         *calls += 1;
-        match due {
-            true => Ok(Some(learn(maps, causal)?)),
-            false => Ok(Some(maps.evaluation()?)),
-        }
+        if due { Ok(Some(learn(maps, causal)?)) } else { Ok(Some(maps.evaluation()?)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, MapState> {
