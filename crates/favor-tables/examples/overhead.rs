@@ -131,7 +131,7 @@ fn part_sums(
                 places.zip(members).for_each(|(p, i)| *p = encode(i));
             }
             let ones = Matrix::from_fn(members.len(), 1, |_, _| 1.0_f32);
-            sums.add_tiled(map, rows.view(), ones.view())?;
+            sums.add(map, rows.view(), ones.view())?;
         }
     }
     Ok(sums)

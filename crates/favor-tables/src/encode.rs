@@ -7,7 +7,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::{cast, cast_with_options};
 use datafusion::arrow::datatypes::DataType;
-use favor::{Element, Matrix, Moments};
+use favor::{Float, Matrix, Moments};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -168,7 +168,7 @@ impl Encoder {
     }
 
     /// Turns columns, in the encoder's order, into vectors.
-    pub(crate) fn encode<T: Element>(&self, arrays: &[ArrayRef]) -> Result<Encoded<T>> {
+    pub(crate) fn encode<T: Float>(&self, arrays: &[ArrayRef]) -> Result<Encoded<T>> {
         let rows = arrays.first().map_or(0, |a| a.len());
         let width = self.width();
         let mut out = Matrix::zeros(rows, width);
@@ -269,7 +269,7 @@ struct Slot<'a, T> {
     fill: &'a [f64],
 }
 
-impl<T: Element> Slot<'_, T> {
+impl<T: Float> Slot<'_, T> {
     /// The block of rows that begins at `start`.
     fn numbers<A: ArrowPrimitiveType<Native: Into<f64>>>(
         &mut self,

@@ -225,7 +225,7 @@ async fn compare(table: &Table, model: &Model, missing: Option<Missing>) -> Resu
     let (keys, queries) = model.samples(&sample)?;
     let (keys, queries) = (keys.examples, queries.examples);
     let scores = keys.scores(&model.map, info.bandwidth, &queries)?;
-    let sums = model.sums.apply_tiled(&model.map, queries.rows().view())?;
+    let sums = model.sums.apply(&model.map, queries.rows().view())?;
     Ok(Comparison {
         rows: queries.rows().rows(),
         keys: keys.rows().rows(),

@@ -150,7 +150,7 @@ fn read(bytes: &[u8]) -> std::result::Result<Model, String> {
     let sums =
         KeySums::from_parts(floats("log_scale")?.1, matrix("sums")?).map_err(|e| e.to_string())?;
     let (count, weight) = (header.moment_rows, header.moment_weight);
-    let moments = Moments::from_parts(count, weight, floats("mean")?.1, matrix("scatter")?)
+    let moments = Moments::from_scatter(count, weight, floats("mean")?.1, matrix("scatter")?)
         .map_err(|e| e.to_string())?;
     let view = tensor("sample_places", Dtype::U64)?;
     let (places, _) = view.data().as_chunks::<8>();

@@ -144,13 +144,13 @@ impl Model {
 
     pub(crate) fn predict(&self, encoded: Encoded<f32>) -> Result<Outputs> {
         let Encoded { rows, kept } = encoded;
-        let sums = self.sums.apply_tiled(&self.map, rows.view())?;
+        let sums = self.sums.apply(&self.map, rows.view())?;
         let relative_error = self.relative_errors(&rows)?;
         Ok(Outputs { values: self.readout.outputs(&sums), relative_error, kept })
     }
 
     /// `√(relative variance / M)` of the sum over the keys, for each row.
-    fn relative_errors<T: favor::Element>(&self, rows: &Matrix<T>) -> Result<Option<Vec<f64>>> {
+    fn relative_errors<T: favor::Float>(&self, rows: &Matrix<T>) -> Result<Option<Vec<f64>>> {
         let Some(model) = &self.errors else { return Ok(None) };
         let log_features = (self.map.features() as f64).ln();
         let logs = model.log_relative_variances(rows.view())?;

@@ -4,7 +4,7 @@ use crate::encode::{Encoded, Encoder, Missing, to_numbers};
 use crate::{Error, Remedy, Result};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array};
 use datafusion::arrow::datatypes::Float64Type;
-use favor::{Element, Matrix};
+use favor::{Float, Matrix};
 use serde::{Deserialize, Serialize};
 
 /// How the arguments of an aggregate become vectors and weights.
@@ -45,7 +45,7 @@ impl Arguments {
 
     /// The vectors of a batch. Where rows with missing values are left out, so are those whose
     /// `target`, the name of a column of numbers, is null or NaN.
-    pub(crate) fn encode<T: Element>(
+    pub(crate) fn encode<T: Float>(
         &self,
         batch: &Batch<'_>,
         target: Option<&str>,

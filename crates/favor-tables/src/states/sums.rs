@@ -52,7 +52,7 @@ impl State for SumsState {
             None => Matrix::from_fn(count, 1, |i, _| weight_of(i) as f32),
         };
         let sums = self.sums.get_or_insert_with(|| KeySums::new(&job.map, values.columns()));
-        sums.add_tiled(&job.map, encoded.rows.view(), values.view())?;
+        sums.add(&job.map, encoded.rows.view(), values.view())?;
         let (rows, weight) = match &weights {
             Some(weights) => (weights.iter().filter(|w| **w > 0.0).count(), weights.iter().sum()),
             None => (count, count as f64),

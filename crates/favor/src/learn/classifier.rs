@@ -2,7 +2,7 @@
 
 use super::summed::{FittedMap, Summed, check_count};
 use super::{Curve, FitOptions, Readout, Scaling, Targets, argmax};
-use crate::{Element, FeatureMap, KeySums, Matrix, Number, Result, Rows};
+use crate::{FeatureMap, Float, KeySums, Matrix, Result, Rows};
 
 /// A classifier of labels `L`: `P(c) ∝ Σ_i w_i K(u,u_i) [label_i = c]`.
 ///
@@ -32,7 +32,7 @@ pub struct KernelClassifier<L> {
 
 impl<L: Ord + Clone> KernelClassifier<L> {
     /// Fits a map to rows and sums its features over them. Without `weights` every row counts as 1.
-    pub fn fit<T: Element + Number>(
+    pub fn fit<T: Float>(
         options: &FitOptions,
         rows: Rows<'_, T>,
         labels: &[L],
@@ -53,7 +53,7 @@ impl<L: Ord + Clone> KernelClassifier<L> {
     }
 
     /// Adds rows. Labels that are new become classes.
-    pub fn partial_fit<T: Element + Number>(
+    pub fn partial_fit<T: Float>(
         &mut self,
         rows: Rows<'_, T>,
         labels: &[L],
@@ -86,14 +86,14 @@ impl<L: Ord + Clone> KernelClassifier<L> {
     }
 
     /// The most likely label of each row.
-    pub fn predict<T: Element + Number>(&self, rows: Rows<'_, T>) -> Result<Vec<L>> {
+    pub fn predict<T: Float>(&self, rows: Rows<'_, T>) -> Result<Vec<L>> {
         let probabilities = self.probabilities(rows)?;
         let label = |i: usize| self.classes[argmax(probabilities.row(i))].clone();
         Ok((0..rows.rows()).map(label).collect())
     }
 
     /// One row per row: the probabilities of the [classes](Self::classes).
-    pub fn probabilities<T: Element + Number>(&self, rows: Rows<'_, T>) -> Result<Matrix<f64>> {
+    pub fn probabilities<T: Float>(&self, rows: Rows<'_, T>) -> Result<Matrix<f64>> {
         let readout = Readout::classes(self.weights.clone(), None);
         Ok(readout.outputs(&self.summed.apply(rows)?))
     }

@@ -2,7 +2,7 @@
 
 use super::summed::{FittedMap, Summed};
 use super::{Curve, FitOptions, Readout, Scaling, Targets};
-use crate::{Element, FeatureMap, Number, Result, Rows};
+use crate::{FeatureMap, Float, Result, Rows};
 
 /// A density in the units of the rows: `Σ_i w_i K(u,u_i) / Σ_i w_i`, normalised.
 ///
@@ -22,7 +22,7 @@ pub struct KernelDensity {
 
 impl KernelDensity {
     /// Fits a map to rows and sums its features over them. Without `weights` every row counts as 1.
-    pub fn fit<T: Element + Number>(
+    pub fn fit<T: Float>(
         options: &FitOptions,
         rows: Rows<'_, T>,
         weights: Option<&[f64]>,
@@ -34,7 +34,7 @@ impl KernelDensity {
     }
 
     /// Adds rows.
-    pub fn partial_fit<T: Element + Number>(
+    pub fn partial_fit<T: Float>(
         &mut self,
         rows: Rows<'_, T>,
         weights: Option<&[f64]>,
@@ -53,7 +53,7 @@ impl KernelDensity {
     }
 
     /// The logarithm of the density at each row.
-    pub fn log_density<T: Element + Number>(&self, rows: Rows<'_, T>) -> Result<Vec<f64>> {
+    pub fn log_density<T: Float>(&self, rows: Rows<'_, T>) -> Result<Vec<f64>> {
         let fitted = &self.summed.fitted;
         let scales: Vec<f64> = fitted.scalings.iter().map(|s| s.scale).collect();
         let readout = Readout::density(fitted.bandwidth, &scales, self.summed.weight);

@@ -179,8 +179,8 @@ impl Examples {
     pub fn scores(&self, map: &FeatureMap, bandwidth: f64, queries: &Self) -> Result<Scores> {
         let (readout, values) = (self.readout(bandwidth), self.values());
         let mut sums = KeySums::new(map, values.columns());
-        sums.add_tiled(map, self.rows.view(), values.view())?;
-        let features = sums.apply_tiled(map, queries.rows.view())?;
+        sums.add(map, self.rows.view(), values.view())?;
+        let features = sums.apply(map, queries.rows.view())?;
         let exact = map.kernel().product(queries.rows.view(), self.rows.view(), values.view())?;
         Ok(Scores {
             features: queries.score(&readout.outputs(&features)),

@@ -4,7 +4,7 @@ use super::density::density;
 use super::scaling::scaled;
 use super::summed::FittedMap;
 use super::{Curve, FitOptions};
-use crate::{Element, Error, FeatureMap, Matrix, Result, Rows, Side};
+use crate::{Error, FeatureMap, Float, Matrix, Result, Rows, Side};
 
 /// Features whose inner products estimate the kernel: `K(u,v) ≈ Σ_m z_m(u) z_m(v)`.
 ///
@@ -28,7 +28,7 @@ pub struct RandomFeatures {
 
 impl RandomFeatures {
     /// Fits a map to rows. Without `weights` every row counts as 1.
-    pub fn fit<T: Element>(
+    pub fn fit<T: Float>(
         options: &FitOptions,
         rows: Rows<'_, T>,
         weights: Option<&[f64]>,
@@ -37,7 +37,7 @@ impl RandomFeatures {
     }
 
     /// One row of features per row.
-    pub fn transform<T: Element>(&self, rows: Rows<'_, T>) -> Result<Matrix<T>> {
+    pub fn transform<T: Float>(&self, rows: Rows<'_, T>) -> Result<Matrix<T>> {
         self.fitted.check(rows)?;
         let (map, rows) = (&self.fitted.map, scaled(rows, &self.fitted.scalings));
         if !map.spec().family.is_positive() {

@@ -1,7 +1,7 @@
 //! How sums over the rows become predictions: the Nadaraya–Watson estimator.
 
 use super::Scaling;
-use crate::{Element, LogScaled, Matrix};
+use crate::{Float, LogScaled, Matrix};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
@@ -105,7 +105,7 @@ impl Readout {
 
     /// One row per query: the probabilities of the classes, the targets, or the logarithm of the
     /// density.
-    pub fn outputs<T: Element>(&self, sums: &LogScaled<T>) -> Matrix<f64> {
+    pub fn outputs<T: Float>(&self, sums: &LogScaled<T>) -> Matrix<f64> {
         let count = sums.values.rows();
         match self {
             Self::Classes { weights, factors } => {

@@ -2,7 +2,7 @@
 
 use super::summed::{FittedMap, Summed, check_count};
 use super::{Curve, FitOptions, Readout, Scaling, Targets};
-use crate::{Element, Error, FeatureMap, Matrix, Moments, Number, Result, Rows};
+use crate::{Error, FeatureMap, Float, Matrix, Moments, Result, Rows};
 
 /// A regression: `Σ_i w_i K(u,u_i) y_i / Σ_i w_i K(u,u_i)`, for one target or several.
 ///
@@ -27,7 +27,7 @@ pub struct KernelRegressor {
 impl KernelRegressor {
     /// Fits a map to rows and sums its features over them. `targets` has one row per row; without
     /// `weights` every row counts as 1.
-    pub fn fit<T: Element + Number>(
+    pub fn fit<T: Float>(
         options: &FitOptions,
         rows: Rows<'_, T>,
         targets: Rows<'_, T>,
@@ -54,7 +54,7 @@ impl KernelRegressor {
     }
 
     /// Adds rows.
-    pub fn partial_fit<T: Element + Number>(
+    pub fn partial_fit<T: Float>(
         &mut self,
         rows: Rows<'_, T>,
         targets: Rows<'_, T>,
@@ -90,7 +90,7 @@ impl KernelRegressor {
     }
 
     /// One row per row, one column per target.
-    pub fn predict<T: Element + Number>(&self, rows: Rows<'_, T>) -> Result<Matrix<f64>> {
+    pub fn predict<T: Float>(&self, rows: Rows<'_, T>) -> Result<Matrix<f64>> {
         Ok(Readout::Numbers(self.scalings.clone()).outputs(&self.summed.apply(rows)?))
     }
 

@@ -1,6 +1,6 @@
 //! Numbers brought to mean 0 and variance 1.
 
-use crate::{Element, Matrix, Moments, Rows};
+use crate::{Float, Matrix, Moments, Rows};
 use serde::{Deserialize, Serialize};
 
 /// `(value − centre) / scale`.
@@ -47,7 +47,7 @@ impl Scaling {
 }
 
 /// Rows with each coordinate scaled.
-pub(super) fn scaled<T: Element>(rows: Rows<'_, T>, scalings: &[Scaling]) -> Matrix<T> {
+pub(super) fn scaled<T: Float>(rows: Rows<'_, T>, scalings: &[Scaling]) -> Matrix<T> {
     let entry = |i: usize, l: usize| T::from_f64(scalings[l].apply(rows.row(i)[l].to_f64()));
     Matrix::from_fn(rows.rows(), rows.columns(), entry)
 }

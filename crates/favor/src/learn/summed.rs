@@ -3,9 +3,7 @@
 use super::scaling::scaled;
 use super::{Bandwidth, Curve, Examples, FitOptions, Scaling, Targets, choose_bandwidth, gaussian};
 use crate::draw::Stream;
-use crate::{
-    Element, Error, FeatureMap, KeySums, LogScaled, Matrix, Moments, Number, Result, Rows,
-};
+use crate::{Error, FeatureMap, Float, KeySums, LogScaled, Matrix, Moments, Result, Rows};
 
 /// Rows that are scaled and summed at a time.
 const PIECE: usize = 1 << 16;
@@ -24,7 +22,7 @@ pub(super) struct FittedMap {
 
 impl FittedMap {
     /// Fits to rows. `targets` says what is known of some of them, given how coordinates are scaled.
-    pub(super) fn fit<T: Element>(
+    pub(super) fn fit<T: Float>(
         options: &FitOptions,
         rows: Rows<'_, T>,
         weights: Option<&[f64]>,
@@ -63,7 +61,7 @@ impl FittedMap {
     }
 
     /// An error unless rows have the map's dimension and are finite.
-    pub(super) fn check<T: Element>(&self, rows: Rows<'_, T>) -> Result<()> {
+    pub(super) fn check<T: Float>(&self, rows: Rows<'_, T>) -> Result<()> {
         if rows.columns() != self.map.dim() {
             return Err(Error::Shape {
                 operation: "kernel model",
@@ -95,7 +93,7 @@ impl Summed {
 
     /// Adds rows: of row `i` in column `c` its weight times `value(i, c)`. After an error the sums are
     /// as they were.
-    pub(super) fn add<T: Element + Number>(
+    pub(super) fn add<T: Float>(
         &mut self,
         rows: Rows<'_, T>,
         weights: Option<&[f64]>,
@@ -112,7 +110,7 @@ impl Summed {
             let values = Matrix::from_fn(piece.len(), columns, |r, c| {
                 T::from_f64(weight_of(piece[r]) * value(piece[r], c))
             });
-            sums.add_tiled(&self.fitted.map, part.view(), values.view())?;
+            sums.add(&self.fitted.map, part.view(), values.view())?;
         }
         self.sums = sums;
         self.rows += used.len() as u64;
@@ -133,7 +131,7 @@ impl Summed {
     }
 
     /// The sums at each of some rows.
-    pub(super) fn apply<T: Element + Number>(&self, rows: Rows<'_, T>) -> Result<LogScaled<T>> {
+    pub(super) fn apply<T: Float>(&self, rows: Rows<'_, T>) -> Result<LogScaled<T>> {
         if self.rows == 0 {
             return Err(Error::invalid("kernel model", "it has seen no rows yet"));
         }
@@ -142,7 +140,7 @@ impl Summed {
         let (mut log_scale, mut values) = (Vec::with_capacity(rows.rows()), vec![]);
         for piece in rows.blocks(PIECE) {
             let piece = scaled(piece, &self.fitted.scalings);
-            let part = self.sums.apply_tiled(&self.fitted.map, piece.view())?;
+            let part = self.sums.apply(&self.fitted.map, piece.view())?;
             log_scale.extend(part.log_scale);
             values.extend(part.values.into_vec());
         }
@@ -151,7 +149,7 @@ impl Summed {
 }
 
 /// An error unless there is one weight ≥ 0 per row.
-fn check_weights<T: Element>(rows: Rows<'_, T>, weights: Option<&[f64]>) -> Result<()> {
+fn check_weights<T: Float>(rows: Rows<'_, T>, weights: Option<&[f64]>) -> Result<()> {
     let Some(weights) = weights else { return Ok(()) };
     check_count(rows, "weights", weights.len())?;
     match weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
@@ -164,7 +162,7 @@ fn check_weights<T: Element>(rows: Rows<'_, T>, weights: Option<&[f64]>) -> Resu
 }
 
 /// An error unless there is one of something per row.
-pub(super) fn check_count<T: Element>(
+pub(super) fn check_count<T: Float>(
     rows: Rows<'_, T>,
     what: &'static str,
     count: usize,
@@ -186,7 +184,7 @@ fn used(count: usize, weights: Option<&[f64]>) -> Vec<usize> {
     (0..count).filter(|&i| weights.is_none_or(|w| w[i] > 0.0)).collect()
 }
 
-fn gathered<T: Element>(rows: Rows<'_, T>, chosen: &[usize]) -> Matrix<T> {
+fn gathered<T: Float>(rows: Rows<'_, T>, chosen: &[usize]) -> Matrix<T> {
     let mut out = Matrix::zeros(chosen.len(), rows.columns());
     for (r, &i) in chosen.iter().enumerate() {
         out.row_mut(r).copy_from_slice(rows.row(i));

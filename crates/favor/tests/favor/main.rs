@@ -9,6 +9,7 @@ mod fuzz;
 mod golden;
 mod hostile;
 mod kernel;
+mod learn;
 mod magnitudes;
 mod maps;
 mod moments;

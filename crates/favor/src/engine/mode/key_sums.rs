@@ -97,11 +97,21 @@ fn fast_sums<T: Float>(
         let rows: Vec<usize> = (start..(start + PIECE).min(keys.rows())).collect();
         let mut scratch = Scratch::new(side, values.columns(), rows.len());
         let mut sums = Sums::new(side, values.columns());
+        let settled = |sums: &Sums<T::Real>| {
+            // The largest key of a feature counts about one. Where it counts nothing, the logarithms were
+            // too large for the format to tell them apart.
+            if sums.totals[..side.features].contains(&T::Real::ZERO) {
+                return Err(overflow::<T>());
+            }
+            Ok(())
+        };
         if ones {
             sums.count(side, Strided::of(keys), &rows, &mut scratch)?;
+            settled(&sums)?;
             return from_tiles(&sums, side.features, 1, |m, _| sums.totals[m]);
         }
         sums.add(side, Strided::of(keys), Strided::of(values), &rows, &mut scratch)?;
+        settled(&sums)?;
         let entry = |m: usize, c: usize| sums.values[m * sums.width + c];
         from_tiles(&sums, side.features, values.columns(), entry)
     };
