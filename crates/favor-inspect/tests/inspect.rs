@@ -2,7 +2,8 @@
 
 use favor::diagnose::{Estimator, effective_sample_sizes, kernel_error, predict, relative_error};
 use favor::draw::Stream;
-use favor::{Family, FeatureSpec, Kernel, Mask, Moments, exact_attention, feature_attention};
+use favor::reference::{Mask, exact_attention, feature_attention};
+use favor::{Family, FeatureSpec, Kernel, Moments};
 use favor_inspect::{DRAWS, InspectOptions, Inspection, compared, inspect};
 use favor_io::progress::silent;
 use favor_io::stats::{mean, mean_and_deviation, median};

@@ -80,8 +80,10 @@ pub(crate) fn kernel(bandwidth: f64) -> Result<Kernel> {
 /// An error of the numerics that is one of a setting.
 fn of_setting(error: favor::Error) -> Error {
     match error {
-        favor::Error::Invalid { what: "folds", reason } => Error::request(Setting::Folds, reason),
-        favor::Error::Invalid { what: "bandwidth", reason } => {
+        favor::Error::Invalid { what, reason } if what == "folds" => {
+            Error::request(Setting::Folds, reason)
+        }
+        favor::Error::Invalid { what, reason } if what == "bandwidth" => {
             Error::request(Setting::Bandwidth, reason)
         }
         other => other.into(),

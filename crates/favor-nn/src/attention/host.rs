@@ -9,7 +9,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{Autodiff, Flex};
 use burn::tensor::{DType, Element, Tensor, TensorData};
 use bytemuck::Pod;
-use favor::{AdaptiveMaps, Choice, FeatureMap, Gradients, Kernel, Number, Options};
+use favor::{AdaptiveMaps, AttentionOptions, Choice, FeatureMap, Gradients, Kernel, Qkv, Scalar};
 use std::sync::Arc;
 
 /// burn's tensor on the CPU.
@@ -92,7 +92,7 @@ fn backward(saved: &Saved, gradient: &HostTensor) -> [HostTensor; 3] {
 }
 
 /// A number format that both burn and the engine know.
-trait Shared: Number + Element + Pod {}
+trait Shared: Scalar + Element + Pod {}
 impl Shared for f32 {}
 impl Shared for f64 {}
 
@@ -104,12 +104,7 @@ fn forward_in<T: Shared>(
 ) -> Result<HostTensor> {
     let [q, k, v] = [q, k, v].map(plain);
     let (q, k, v) = (view::<T>(&q)?, view::<T>(&k)?, view::<T>(&v)?);
-    let options = call.options();
-    let out = match &call.method {
-        Method::Features(maps) => favor::attention(maps, q, k, v, &options)?,
-        Method::Chosen(maps, choices) => favor::auto_attention(maps, q, k, v, &options, choices)?,
-        _ => favor::exact_attention_tensors(call.kernel, q, k, v, &options)?,
-    };
+    let out = favor::attention(call.method()?, Qkv::new(q, k, v), &call.options())?;
     Ok(tensor(out, [q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]]))
 }
 
@@ -133,22 +128,19 @@ fn gradients<T: Shared>(saved: &Saved, gradient: &HostTensor) -> Result<Gradient
     let (inputs, gradient) = (inputs.each_ref().map(plain), plain(gradient));
     let [q, k, v, out] = inputs.each_ref().map(view::<T>);
     let (q, k, v, out, gradient) = (q?, k?, v?, out?, view::<T>(&gradient)?);
-    let options = call.options();
-    Ok(match &call.method {
-        Method::Features(maps) => {
-            favor::attention_backward(maps, q, k, v, out, gradient, &options)?
-        }
-        Method::Chosen(maps, choices) => {
-            favor::auto_attention_backward(maps, q, k, v, out, gradient, &options, choices)?
-        }
-        _ => favor::exact_attention_backward(call.kernel, q, k, v, out, gradient, &options)?,
-    })
+    let inputs = Qkv::new(q, k, v);
+    Ok(favor::attention_backward(call.method()?, inputs, out, gradient, &call.options())?)
 }
 
 impl Call {
-    fn options(&self) -> Options<'_> {
+    fn method(&self) -> Result<favor::Method<'_>> {
+        let unknown = || Error::invalid("attention", "the engine does not compute this kind");
+        self.method.for_engine(self.kernel).ok_or_else(unknown)
+    }
+
+    fn options(&self) -> AttentionOptions<'_> {
         let key_mask = self.mask.as_ref().map(|m| m.as_slice());
-        Options { causal: self.causal, key_mask, ..Options::default() }
+        AttentionOptions::new().causal(self.causal).key_mask(key_mask)
     }
 }
 
@@ -174,6 +166,17 @@ fn tensor<T: Shared>(values: Vec<T>, shape: [usize; 4]) -> HostTensor {
     HostTensor::from_data(TensorData::new(values, shape))
 }
 
+/// What maps are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Follow {
+    /// Statistics alone.
+    Calibrate,
+    /// The maps of a training call.
+    Train { causal: bool },
+    /// The maps as they are.
+    Evaluate { causal: bool },
+}
+
 /// Queries, keys or values as the host sees them, without a place in any graph. Only those of another
 /// device are copied.
 pub(crate) struct HostView(HostTensor);
@@ -189,17 +192,33 @@ impl HostView {
         Ok(Self(HostTensor::from_data(data)))
     }
 
-    /// The maps for a training call with these queries and keys, whose statistics are learned.
-    pub(crate) fn learn(
+    /// The maps for these queries and keys, or none for a calibration.
+    pub(crate) fn follow(
         [q, k]: [&Self; 2],
         maps: &mut AdaptiveMaps,
         mask: Option<&[bool]>,
-        causal: bool,
-    ) -> Result<Vec<FeatureMap>> {
-        Ok(match q.0.dtype() {
-            DType::F64 => maps.training(view::<f64>(&q.0)?, view::<f64>(&k.0)?, mask, causal)?,
-            _ => maps.training(view::<f32>(&q.0)?, view::<f32>(&k.0)?, mask, causal)?,
-        })
+        how: Follow,
+    ) -> Result<Option<Vec<FeatureMap>>> {
+        fn follow<T: Shared>(
+            [q, k]: [&HostView; 2],
+            maps: &mut AdaptiveMaps,
+            mask: Option<&[bool]>,
+            how: Follow,
+        ) -> Result<Option<Vec<FeatureMap>>> {
+            let (q, k) = (view::<T>(&q.0)?, view::<T>(&k.0)?);
+            Ok(match how {
+                Follow::Calibrate => {
+                    maps.calibrate(q, k, mask)?;
+                    None
+                }
+                Follow::Train { causal } => Some(maps.training(q, k, mask, causal)?),
+                Follow::Evaluate { causal } => Some(maps.evaluation(q, k, mask, causal)?),
+            })
+        }
+        match q.0.dtype() {
+            DType::F64 => follow::<f64>([q, k], maps, mask, how),
+            _ => follow::<f32>([q, k], maps, mask, how),
+        }
     }
 
     /// Exact or features, for each sequence and head.
@@ -213,13 +232,13 @@ impl HostView {
         fn choose<T: Shared>(
             [q, k, v]: [&HostView; 3],
             maps: &[FeatureMap],
-            options: &Options<'_>,
+            options: &AttentionOptions<'_>,
             tolerance: f64,
         ) -> Result<Vec<Choice>> {
             let (q, k, v) = (view::<T>(&q.0)?, view::<T>(&k.0)?, view::<T>(&v.0)?);
-            Ok(favor::choose(maps, q, k, v, options, tolerance)?)
+            Ok(favor::choose_heads(maps, Qkv::new(q, k, v), options, tolerance)?)
         }
-        let options = Options { causal, key_mask: mask, ..Options::default() };
+        let options = AttentionOptions::new().causal(causal).key_mask(mask);
         match q.0.dtype() {
             DType::F64 => choose::<f64>([q, k, v], maps, &options, tolerance),
             _ => choose::<f32>([q, k, v], maps, &options, tolerance),

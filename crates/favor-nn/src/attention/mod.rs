@@ -12,14 +12,14 @@ mod mask;
 mod tensors;
 
 pub use failure::BackwardFailure;
-pub(crate) use host::HostView;
+pub(crate) use host::{Follow, HostView};
 pub use kind::Attention;
 pub use mask::KeyMask;
 
 use crate::host::is_flex;
 use crate::{Error, Result};
 use burn::tensor::{DType, Tensor};
-use favor::{Choice, FeatureMap, Kernel};
+use favor::{FeatureMap, Kernel};
 use std::sync::Arc;
 
 /// Which code computes attention.
@@ -43,8 +43,26 @@ pub enum Method {
     Relu,
     /// The features of these maps: one for all heads, one per head, or one per sequence and head.
     Features(Arc<[FeatureMap]>),
-    /// Exactly or by features, decided for each sequence and head by [`favor::choose`].
-    Chosen(Arc<[FeatureMap]>, Arc<[Choice]>),
+    /// Some heads exactly, the others by features.
+    Mixed {
+        /// As for [`Method::Features`].
+        maps: Arc<[FeatureMap]>,
+        /// True where a head is exact: one entry per head, or one per sequence and head as
+        /// [`favor::choose_heads`] decides.
+        exact: Arc<[bool]>,
+    },
+}
+
+impl Method {
+    /// The same for the engine, where it computes this kind.
+    fn for_engine(&self, kernel: Kernel) -> Option<favor::Method<'_>> {
+        match self {
+            Self::Exact => Some(favor::Method::Exact(kernel)),
+            Self::Features(maps) => Some(favor::Method::Features(maps)),
+            Self::Mixed { maps, exact } => Some(favor::Method::Mixed { maps, exact }),
+            Self::Elu | Self::Relu => None,
+        }
+    }
 }
 
 /// All of a call of [`attend`] but its tensors and its method.
@@ -119,7 +137,7 @@ pub(crate) fn attend_checked(
     }
     match method {
         Method::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
-        Method::Chosen(maps, choices) => tensors::chosen(q, k, v, (maps, choices), mask, causal),
+        Method::Mixed { maps, exact } => tensors::mixed(q, k, v, (maps, exact), mask, causal),
         _ => Ok(tensors::exact(q, k, v, (kernel, None), mask, causal)),
     }
 }

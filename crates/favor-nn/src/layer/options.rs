@@ -2,7 +2,7 @@
 
 use crate::attention::Attention;
 use crate::{Error, Result};
-use favor::{Coupling, Statistics};
+use favor::{Coupling, MapPolicy, Redraw, Statistics};
 use serde::{Deserialize, Serialize};
 
 /// Which attention, and how its maps follow the training.
@@ -18,10 +18,9 @@ pub struct AttentionOptions {
     pub coupling: Coupling,
     /// What decides ω.
     pub seed: u64,
-    /// After so many calls in training the maps are fitted again, with a new draw; `None`: only once.
+    /// After this many calls in training the maps are fitted again, with a new draw; `None`: only once.
     pub redraw: Option<u64>,
-    /// Where the statistics that maps are fitted to come from. A running average looks only at the calls
-    /// that fit the maps again, and forgets as if it had looked at all.
+    /// Where the statistics that maps are fitted to come from.
     pub statistics: Statistics,
     /// Heads of [`Attention::Auto`] whose predicted relative error is above this stay exact.
     pub tolerance: f64,
@@ -64,6 +63,12 @@ impl AttentionOptions {
         self.seed(self.seed.wrapping_add((layer as u64) << 40))
     }
 
+    /// How the maps follow the training.
+    pub(super) fn policy(&self) -> MapPolicy {
+        let redraw = self.redraw.map_or(Redraw::Never, Redraw::Every);
+        MapPolicy::new().redraw(redraw).statistics(self.statistics)
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let refuse = |what, reason: String| Err(Error::invalid(what, reason));
         if let Some(family) = self.kind.family().filter(|family| !family.is_positive()) {
@@ -75,17 +80,9 @@ impl AttentionOptions {
         if self.features == 0 {
             return refuse("features", "there must be at least one".into());
         }
-        if self.redraw == Some(0) {
-            return refuse("redraw", "every 0 calls makes no sense; every call is 1".into());
-        }
         if !(self.tolerance.is_finite() && self.tolerance >= 0.0) {
             return refuse("tolerance", format!("{} is not 0 or more", self.tolerance));
         }
-        match self.statistics {
-            Statistics::Running { keep } if !(0.0..=1.0).contains(&keep) => {
-                refuse("keep", format!("{keep} is not between 0 and 1"))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }

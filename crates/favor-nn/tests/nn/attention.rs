@@ -2,7 +2,8 @@
 
 use crate::common::{maps, normal, values};
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use favor::{Baseline, Choice, Family, Mask, Rows, baseline_attention};
+use favor::reference::{Baseline, Mask, baseline_attention};
+use favor::{Family, Rows};
 use favor_nn::attention::{
     AttendOptions, Attention, BackwardFailure, Implementation, KeyMask, Method, attend,
 };
@@ -21,12 +22,8 @@ fn methods() -> Vec<Method> {
             Attention::Relu => Method::Relu,
             Attention::Features(family) => Method::Features(fit(family)),
             Attention::Auto => {
-                let choice = |i: usize| match i % 2 {
-                    0 => Choice::ExactIsShort,
-                    _ => Choice::Features { predicted_error: 0.0 },
-                };
-                let choices: Vec<Choice> = (0..SHAPE[0] * SHAPE[1]).map(choice).collect();
-                Method::Chosen(fit(Family::Balanced), choices.into())
+                let exact = (0..SHAPE[0] * SHAPE[1]).map(|i| i % 2 == 0).collect();
+                Method::Mixed { maps: fit(Family::Balanced), exact }
             }
         })
         .collect()
@@ -129,7 +126,7 @@ fn cross_attention_agrees() {
     let (k, v) = (normal([2, 3, 11, 4], 2, &device), normal([2, 3, 11, 5], 3, &device));
     let mask = KeyMask::of_lengths(&[4, 11], 11);
     let each: Arc<[_]> = maps(Family::Sde, 6, 4, 9).into();
-    let per_head = methods().into_iter().filter(|method| !matches!(method, Method::Chosen(..)));
+    let per_head = methods().into_iter().filter(|method| !matches!(method, Method::Mixed { .. }));
     for method in per_head.chain([Method::Features(each)]) {
         let inputs = || [q.clone(), k.clone(), v.clone()];
         let one = run(inputs(), &method, Some(&mask), false, Implementation::Auto);
