@@ -2,8 +2,9 @@
 
 use crate::places::Profile;
 use crate::python::{self, Environment, NO_PYTHON, Packages};
-use crate::step::{FEATURES, Outcome, Steps, cargo, execute};
+use crate::step::{Outcome, Steps, cargo, execute};
 use crate::wheel::{self, Installed};
+use crate::workspace;
 
 /// Attention and products; `bench tables` instead compares the commands on tables, `bench nn` the
 /// training of transformers, and `bench python` the package with the engine alone.
@@ -61,7 +62,7 @@ fn package(steps: &mut Steps, more: &[&str]) -> Outcome {
 
 /// Builds the command with all that it can have, and the examples, for speed.
 fn build() -> Outcome {
-    execute(&mut cargo(&format!("build --workspace --release --bins --examples {FEATURES}")))
+    execute(&mut cargo(&format!("build {} --release --bins --examples", workspace::whole()?)))
 }
 
 /// The environment of a comparison, with its packages.

@@ -3,12 +3,8 @@
 //! neither what is compiled only without a feature nor a dependency that another feature provides.
 
 use crate::step::{Outcome, Steps, cargo, execute};
-use crate::workspace;
+use crate::workspace::{self, LEFT_OUT};
 use std::collections::BTreeSet;
-
-/// What is left out, and why.
-const LEFT_OUT: [(&str, &str, &str); 1] =
-    [("favor-nn", "wgpu", "compiles 300 crates more, for one test on graphics devices")];
 
 /// A crate and the features it has, separated by commas.
 type Build = (String, String);
@@ -46,11 +42,7 @@ fn plan() -> Result<Vec<Build>, String> {
     let names: BTreeSet<&str> = members.iter().map(|m| m.name.as_str()).collect();
     let mut builds = vec![];
     for member in &members {
-        let alone = member.features.iter().map(String::as_str);
-        for feature in [""].into_iter().chain(alone) {
-            if LEFT_OUT.iter().any(|(name, left, _)| (*name, *left) == (&member.name, feature)) {
-                continue;
-            }
+        for feature in [""].into_iter().chain(member.built()) {
             let build = (member.name.clone(), feature.to_owned());
             let tree = workspace::tree(&arguments(&build))?;
             let ours = tree.into_iter().filter(|(p, _)| names.contains(p.name.as_str()));

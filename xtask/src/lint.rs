@@ -3,8 +3,8 @@
 use crate::places;
 use crate::python::{self, NO_PYTHON, Packages};
 use crate::skips::Skips;
-use crate::step::{FEATURES, Outcome, Steps, cargo, execute};
-use crate::versions;
+use crate::step::{Outcome, Steps, cargo, execute};
+use crate::{versions, workspace};
 use std::process::Command;
 
 pub(crate) fn run() -> Outcome {
@@ -25,13 +25,13 @@ fn steps_of(steps: &mut Steps, skips: &Skips) -> Outcome {
     steps.run("format", || execute(&mut cargo("fmt --all --check")))?;
     steps.run("minimum rust versions", versions::check)?;
     steps.run("python files", || python_files(skips))?;
+    let whole = workspace::whole()?;
     steps.run("lints", || {
-        let lints = format!("clippy --workspace --all-targets {FEATURES} -- -D warnings");
-        execute(&mut cargo(&lints))
+        execute(&mut cargo(&format!("clippy {whole} --all-targets -- -D warnings")))
     })?;
     steps.run("reference pages", || {
         // With the examples, because then dependencies have the features that the lints gave them.
-        let doc = format!("doc --workspace --lib --examples --no-deps {FEATURES}");
+        let doc = format!("doc {whole} --lib --examples --no-deps");
         execute(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))
     })
 }

@@ -13,7 +13,8 @@
 //! between `<!-- shared: name -->` and `<!-- end -->` must be the same in every document.
 
 use crate::places::{self, Profile, Scratch};
-use crate::step::{FEATURES, Outcome, cargo, execute, output};
+use crate::step::{Outcome, cargo, execute, output};
+use crate::workspace;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -141,7 +142,7 @@ struct Programs {
 
 impl Programs {
     fn build() -> Result<Self, String> {
-        execute(&mut cargo(&format!("build --workspace --bins --examples {FEATURES}")))?;
+        execute(&mut cargo(&format!("build {} --bins --examples", workspace::whole()?)))?;
         Ok(Self { folder: Scratch::new("quotes")?, printed: HashMap::new() })
     }
 

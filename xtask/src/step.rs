@@ -69,9 +69,6 @@ fn is_of_package(name: &OsStr) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start))
 }
 
-/// Every feature of the command and of the libraries: what a default build leaves out is tested too.
-pub(crate) const FEATURES: &str = "--features favor-cli/s3,favor-cli/speech";
-
 /// Runs a command to its end. A failure comes with the line that repeats it.
 pub(crate) fn execute(command: &mut Command) -> Outcome {
     match command.status() {

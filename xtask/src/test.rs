@@ -4,8 +4,8 @@
 use crate::places::Profile;
 use crate::python::NO_PYTHON;
 use crate::skips::Skips;
-use crate::step::{FEATURES, Outcome, Steps, cargo, execute};
-use crate::{quotes, store, wheel};
+use crate::step::{Outcome, Steps, cargo, execute};
+use crate::{quotes, store, wheel, workspace};
 
 /// What can be asked for alone.
 const PARTS: [&str; 3] = ["rust", "quotes", "python"];
@@ -32,11 +32,10 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
 fn rust(steps: &mut Steps, skips: &Skips) -> Outcome {
     let store = steps.run("object store", store::environment)?;
     let packages = steps.run("python packages", wheel::packages)?;
-    steps.run("rust build", || {
-        execute(&mut cargo(&format!("test --workspace --no-run {FEATURES}")))
-    })?;
+    let whole = workspace::whole()?;
+    steps.run("rust build", || execute(&mut cargo(&format!("test {whole} --no-run"))))?;
     steps.run("rust tests", || {
-        let mut tests = cargo(&format!("test --workspace {FEATURES}"));
+        let mut tests = cargo(&format!("test {whole}"));
         if let Some(store) = &store {
             tests.env("FAVOR_MOTO_SERVER", store::server(store));
         }

@@ -20,6 +20,26 @@ pub(crate) fn members() -> Result<Vec<Member>, String> {
     Ok(members)
 }
 
+/// Features that neither tests nor checks build, and why.
+pub(crate) const LEFT_OUT: [(&str, &str, &str); 1] =
+    [("favor-nn", "wgpu", "compiles 300 crates more, for one test on graphics devices")];
+
+impl Member {
+    /// The features that are built.
+    pub(crate) fn built(&self) -> impl Iterator<Item = &str> {
+        let left_out = |f: &str| LEFT_OUT.iter().any(|(n, l, _)| (*n, *l) == (&*self.name, f));
+        self.features.iter().map(String::as_str).filter(move |f| !left_out(f))
+    }
+}
+
+/// The arguments for the whole workspace with every feature: what a default build leaves out is tested
+/// too, and with one set of features for everything, nothing is built twice.
+pub(crate) fn whole() -> Result<String, String> {
+    let members = members()?;
+    let features = members.iter().flat_map(|m| m.built().map(move |f| format!("{}/{f}", m.name)));
+    Ok(format!("--workspace --features {}", features.collect::<Vec<_>>().join(",")))
+}
+
 /// The minimum Rust version of every package that any build may use, as far as they tell it.
 pub(crate) fn rust_versions() -> Result<BTreeMap<Package, String>, String> {
     let metadata = metadata("--all-features")?;
@@ -105,5 +125,8 @@ mod tests {
         let found = member(packages(&metadata).unwrap().next().unwrap());
         assert_eq!((&*found.name, &found.features[..]), ("own", &["more".to_string()][..]));
         assert_eq!(found.rust_version.as_deref(), Some("1.90"));
+        let features = vec!["fast".into(), "wgpu".into()];
+        let nn = Member { name: "favor-nn".into(), features, rust_version: None };
+        assert_eq!(nn.built().collect::<Vec<_>>(), ["fast"]);
     }
 }

@@ -107,7 +107,7 @@ fn predictions_err_on_the_cautious_side() {
     let head = &arrays.heads()[0];
     let moments = |m: &favor::Matrix<f64>| Moments::of(m.view()).unwrap();
     let (mq, mk) = (moments(&head.queries), moments(&head.keys));
-    for family in [Family::Pos, Family::Sde, Family::Balanced] {
+    for family in [Family::Sde, Family::AdeShifted, Family::Balanced] {
         let estimator = Estimator::fit(family, kernel, &mq, &mk).unwrap();
         let found = predict(&estimator, head.queries.view(), head.keys.view(), None);
         let row_sum = found.unwrap().unwrap().typical_row_sum().exp();
