@@ -1,8 +1,8 @@
 //! The inspection as text.
 
 use crate::report::{FamilyReport, HeadReport, Inspection};
+use favor::diagnose::median;
 use favor_io::numbers::{count, figures, fixed, optional, optional_count};
-use favor_io::stats::median;
 use favor_io::table::Table;
 use std::fmt::Write;
 
@@ -203,7 +203,7 @@ impl Row {
 
     /// The medians of one family's rows.
     fn median(rows: Vec<Self>) -> Self {
-        let of = |get: &dyn Fn(&Self) -> f64| median(rows.iter().map(get).collect());
+        let of = |get: &dyn Fn(&Self) -> f64| median(rows.iter().map(get));
         let maybe = |get: &dyn Fn(&Self) -> Option<f64>| {
             let all: Option<Vec<f64>> = rows.iter().map(get).collect();
             all.map(median)

@@ -1,12 +1,13 @@
 //! Inspections of small arrays: figures, orderings, samples and refusals.
 
+use favor::diagnose::median;
 use favor::diagnose::{Estimator, effective_sample_sizes, kernel_error, predict, relative_error};
 use favor::draw::Stream;
 use favor::reference::{Mask, exact_attention, feature_attention};
 use favor::{Family, FeatureSpec, Kernel, Moments};
 use favor_inspect::{DRAWS, InspectOptions, Inspection, compared, inspect};
 use favor_io::progress::silent;
-use favor_io::stats::{mean, mean_and_deviation, median};
+use favor_io::stats::{mean, mean_and_deviation};
 use favor_io::{HeadArrays, Stack};
 
 fn rows(count: usize, columns: usize, seed: u64) -> Stack {

@@ -1,15 +1,12 @@
 //! Files of our own: tensors in the safetensors format, below a header that says what they are.
 
 use crate::{Error, Result};
+use favor::store::{Array, Kind};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-
-/// The entry of the header. It is a single one, because entries come in any order and equal contents
-/// should be equal bytes.
-const KEY: &str = "favor";
 
 /// A tensor to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,64 +35,29 @@ pub type Tensors = BTreeMap<String, Stored>;
 /// Tensors of a file, by name.
 pub type Views<'a> = HashMap<String, TensorView<'a>>;
 
-#[derive(Serialize, Deserialize)]
-struct Kind {
-    schema: String,
-    version: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Header<M> {
-    #[serde(flatten)]
-    kind: Kind,
-    metadata: M,
-}
-
-/// The bytes of a file of this schema and version.
+/// The bytes of a file of this kind.
 ///
 /// ```
+/// use favor::store::Kind;
 /// use favor_nn::store::{Stored, Tensors, read, write};
+/// let kind = Kind::new("example", "example", 1);
 /// let tensors = Tensors::from([("x".to_owned(), Stored::floats(vec![2], &[1.0, 2.0]))]);
-/// let bytes = write("example", 1, &"what it is", &tensors)?;
-/// let (metadata, tensors) = read::<String>(&bytes, "example", 1)?;
+/// let bytes = write(kind, &"what it is", &tensors)?;
+/// let (metadata, tensors) = read::<String>(kind, &bytes)?;
 /// assert_eq!((metadata.as_str(), tensors["x"].shape()), ("what it is", &[2][..]));
-/// assert!(read::<String>(&bytes, "example", 2).is_err());
+/// assert!(read::<String>(Kind::new("example", "example", 2), &bytes).is_err());
 /// # Ok::<(), favor_nn::Error>(())
 /// ```
-pub fn write(
-    schema: &str,
-    version: u32,
-    metadata: &impl Serialize,
-    tensors: &Tensors,
-) -> Result<Vec<u8>> {
-    let kind = Kind { schema: schema.to_owned(), version };
-    let header = serde_json::to_string(&Header { kind, metadata })
-        .map_err(|e| Error::invalid("file", format!("its header cannot be written: {e}")))?;
-    serialize(tensors, HashMap::from([(KEY.to_owned(), header)]))
+pub fn write(kind: Kind, metadata: &impl Serialize, tensors: &Tensors) -> Result<Vec<u8>> {
+    let array = |(name, stored): (&String, &'_ Stored)| {
+        Array::new(name.clone(), stored.dtype, stored.shape.clone(), stored.bytes.clone())
+    };
+    Ok(kind.write(metadata, tensors.iter().map(array).collect())?)
 }
 
-/// What is in a file of this schema and version: its metadata and its tensors.
-pub fn read<'a, M: DeserializeOwned>(
-    bytes: &'a [u8],
-    schema: &str,
-    version: u32,
-) -> Result<(M, Views<'a>)> {
-    let refuse = |reason: String| Error::invalid("file", reason);
-    let damaged = |e: &dyn std::fmt::Display| refuse(format!("no readable {schema}: {e}"));
-    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(&e))?;
-    let header = header.metadata().as_ref().and_then(|entries| entries.get(KEY));
-    let header = header.ok_or_else(|| damaged(&"it has no header of ours"))?;
-    let kind: Kind = serde_json::from_str(header).map_err(|e| damaged(&e))?;
-    if kind.schema != schema {
-        return Err(refuse(format!("of kind {}; {schema} is needed", kind.schema)));
-    }
-    if kind.version != version {
-        let found = kind.version;
-        return Err(refuse(format!("version {found} of {schema}; version {version} is needed")));
-    }
-    let Header { metadata, .. } =
-        serde_json::from_str::<Header<M>>(header).map_err(|e| damaged(&e))?;
-    Ok((metadata, views(bytes).map_err(|e| damaged(&e))?))
+/// What is in a file of this kind: its metadata and its tensors.
+pub fn read<M: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<(M, Views<'_>)> {
+    Ok(kind.read::<M>(bytes)?.into_parts())
 }
 
 /// The tensors of any safetensors file.
@@ -123,22 +85,23 @@ mod tests {
         let tensors: Tensors = (0..9)
             .map(|i| (format!("t{i}"), Stored::floats(vec![1, 2], &[i as f32, 0.5])))
             .collect();
-        let bytes = write("one", 3, &[1, 2], &tensors).unwrap();
-        assert_eq!(bytes, write("one", 3, &[1, 2], &tensors).unwrap());
-        let (metadata, views) = read::<[u32; 2]>(&bytes, "one", 3).unwrap();
+        let kind = Kind::new("one", "thing", 3);
+        let bytes = write(kind, &[1, 2], &tensors).unwrap();
+        assert_eq!(bytes, write(kind, &[1, 2], &tensors).unwrap());
+        let (metadata, views) = read::<[u32; 2]>(kind, &bytes).unwrap();
         assert_eq!((metadata, views.len()), ([1, 2], 9));
         assert_eq!(views["t7"].data(), [7.0_f32, 0.5].map(f32::to_le_bytes).concat());
-        let refused = |bytes: &[u8], schema: &str, version: u32, part: &str| {
-            let message = read::<[u32; 2]>(bytes, schema, version).unwrap_err().to_string();
+        let refused = |bytes: &[u8], kind: Kind, part: &str| {
+            let message = read::<[u32; 2]>(kind, bytes).unwrap_err().to_string();
             assert!(message.contains(part) && !message.contains('\n'), "{message}");
         };
-        refused(&bytes, "other", 3, "of kind one; other is needed");
-        refused(&bytes, "one", 4, "version 3 of one; version 4 is needed");
-        refused(&bytes[..bytes.len() - 1], "one", 3, "no readable one");
-        refused(b"", "one", 3, "no readable one");
+        refused(&bytes, Kind::new("other", "thing", 3), "holds a one, not a other");
+        refused(&bytes, Kind::new("one", "thing", 4), "version 3; this build reads version 4");
+        refused(&bytes[..bytes.len() - 1], kind, "not a readable thing");
+        refused(b"", kind, "not a readable thing");
         let foreign = serialize(&tensors, HashMap::new()).unwrap();
-        refused(&foreign, "one", 3, "no header of ours");
-        let wrong = write("one", 3, &"text", &tensors).unwrap();
-        refused(&wrong, "one", 3, "no readable one");
+        refused(&foreign, kind, "without the 'favor' entry");
+        let wrong = write(kind, &"text", &tensors).unwrap();
+        refused(&wrong, kind, "damaged header");
     }
 }

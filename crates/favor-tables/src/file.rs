@@ -2,23 +2,20 @@
 
 use crate::model::{Model, ModelInfo};
 use crate::states::{Item, Sample};
-use crate::write_file::write_atomically;
 use crate::{Error, Result};
 use favor::learn::Task;
-use favor::{FeatureMap, KeySums, Matrix, Moments};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use favor::store::{Array, Kind};
+use favor::{FeatureMap, KeySums, Moments};
+use favor_io::write_atomically;
+use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-const SCHEMA: &str = "favor.table_model";
-const VERSION: u32 = 2;
-const KEY: &str = "favor";
+const KIND: Kind = Kind::new("favor.table_model", "model", 3);
 
 #[derive(Serialize, Deserialize)]
 struct Header {
-    schema: String,
-    version: u32,
     info: ModelInfo,
     /// Vectors that the moments are of.
     moment_rows: u64,
@@ -33,8 +30,6 @@ impl Model {
         let items = &self.sample.items;
         let classify = self.info.task == Task::Classify;
         let header = Header {
-            schema: SCHEMA.into(),
-            version: VERSION,
             info: self.info.clone(),
             moment_rows: self.moments.count(),
             moment_weight: self.moments.weight(),
@@ -49,36 +44,20 @@ impl Model {
         let rows: Vec<f64> = items.values().flat_map(|i| i.row.iter().copied()).collect();
         let values: Vec<f64> = items.values().map(|i| i.value).collect();
         let weights: Vec<f64> = items.values().map(|i| i.weight).collect();
-        let floats: [(&str, Vec<usize>, &[f64]); 7] = [
-            ("log_scale", vec![sums.rows()], self.sums.log_scale()),
-            ("sums", vec![sums.rows(), sums.columns()], sums.as_slice()),
-            ("mean", vec![d], self.moments.mean()),
-            ("scatter", vec![d, d], self.moments.scatter().as_slice()),
-            ("sample_rows", vec![n, d], &rows),
-            ("sample_targets", vec![n], &values),
-            ("sample_weights", vec![n], &weights),
-        ];
-        let mut arrays: Vec<(&str, Dtype, Vec<usize>, Vec<u8>)> = floats
-            .into_iter()
-            .map(|(name, shape, data)| {
-                (name, Dtype::F64, shape, data.iter().flat_map(|v| v.to_le_bytes()).collect())
-            })
-            .collect();
-        let places = items.keys().flat_map(|(place, _)| place.to_le_bytes()).collect();
-        arrays.push(("sample_places", Dtype::U64, vec![n], places));
+        let places: Vec<u8> = items.keys().flat_map(|(place, _)| place.to_le_bytes()).collect();
         let map = self.map.to_bytes()?;
-        arrays.push(("map", Dtype::U8, vec![map.len()], map));
-        let bad = |e: String| Error::Model { place: "model".into(), reason: e };
-        let header = serde_json::to_string(&header).map_err(|e| bad(e.to_string()))?;
-        let views: std::result::Result<Vec<_>, _> = arrays
-            .iter()
-            .map(|(name, dtype, shape, data)| {
-                TensorView::new(*dtype, shape.clone(), data).map(|view| (*name, view))
-            })
-            .collect();
-        views
-            .and_then(|v| safetensors::serialize(v, Some(HashMap::from([(KEY.into(), header)]))))
-            .map_err(|e| bad(e.to_string()))
+        let arrays = vec![
+            Array::f64("log_scale", [sums.rows()], self.sums.log_scale()),
+            Array::f64("sums", [sums.rows(), sums.columns()], sums.as_slice()),
+            Array::f64("mean", [d], self.moments.mean()),
+            Array::f64("scatter", [d, d], self.moments.scatter().as_slice()),
+            Array::f64("sample_rows", [n, d], &rows),
+            Array::f64("sample_targets", [n], &values),
+            Array::f64("sample_weights", [n], &weights),
+            Array::new("sample_places", Dtype::U64, [n], places),
+            Array::new("map", Dtype::U8, [map.len()], map),
+        ];
+        Ok(KIND.write(&header, arrays)?)
     }
 
     /// Reads the bytes of a file that [`Model::to_bytes`] made. Damaged, truncated or foreign bytes
@@ -99,65 +78,31 @@ impl Model {
 
     /// Writes the file, whole or not at all.
     pub fn save(&self, path: &Path) -> Result<()> {
-        write_atomically(path, &self.to_bytes()?)
+        write_atomically(path, &self.to_bytes()?).map_err(|e| Error::output(path, e.reason))
     }
 }
 
 fn read(bytes: &[u8]) -> std::result::Result<Model, String> {
-    let (_, metadata) = SafeTensors::read_metadata(bytes)
-        .map_err(|e| format!("not a complete safetensors file ({e})"))?;
-    let header = metadata.metadata().as_ref().and_then(|m| m.get(KEY));
-    let header =
-        header.ok_or_else(|| format!("a safetensors file without the '{KEY}' entry of a model"))?;
-    // The version first: the rest of a header from another version need not be readable.
-    let value: serde_json::Value =
-        serde_json::from_str(header).map_err(|e| format!("damaged header ({e})"))?;
-    if value["schema"] != SCHEMA {
-        return Err(format!("the file holds a {}, not a {SCHEMA}", value["schema"]));
-    }
-    if value["version"] != VERSION {
-        return Err(format!(
-            "version {}; this build reads version {VERSION}: fit the model again",
-            value["version"]
-        ));
-    }
-    let header: Header =
-        serde_json::from_value(value).map_err(|e| format!("damaged header ({e})"))?;
-    let tensors = SafeTensors::deserialize(bytes).map_err(|e| e.to_string())?;
-    let tensor = |name: &str, dtype: Dtype| {
-        let view = tensors.tensor(name).map_err(|_| format!("array '{name}' is missing"))?;
-        if view.dtype() == dtype {
-            Ok(view)
-        } else {
-            Err(format!("array '{name}' is of {:?}, not of {dtype:?}", view.dtype()))
-        }
+    let refused = |error: favor::Error| match error {
+        favor::Error::Format { reason, .. } => reason,
+        other => other.to_string(),
     };
-    let floats = |name: &str| -> std::result::Result<(Vec<usize>, Vec<f64>), String> {
-        let view = tensor(name, Dtype::F64)?;
-        let (chunks, _) = view.data().as_chunks::<8>();
-        Ok((view.shape().to_vec(), chunks.iter().map(|c| f64::from_le_bytes(*c)).collect()))
-    };
-    let matrix = |name: &str| -> std::result::Result<Matrix<f64>, String> {
-        match floats(name)? {
-            (shape, data) if shape.len() == 2 => {
-                Matrix::new(data, shape[0], shape[1]).map_err(|e| e.to_string())
-            }
-            (shape, _) => Err(format!("array '{name}' has shape {shape:?}")),
-        }
-    };
-    let map =
-        FeatureMap::from_bytes(tensor("map", Dtype::U8)?.data()).map_err(|e| e.to_string())?;
-    let sums =
-        KeySums::from_parts(floats("log_scale")?.1, matrix("sums")?).map_err(|e| e.to_string())?;
+    let file = KIND.read::<Header>(bytes).map_err(refused)?;
+    let floats = |name: &str| file.f64(name).map(|(_, values)| values).map_err(refused);
+    let matrix = |name: &str| file.matrix(name).map_err(refused);
+    let array = |name: &str, dtype| file.array_of(name, dtype).map_err(refused);
+    let map = FeatureMap::from_bytes(array("map", Dtype::U8)?.data()).map_err(|e| e.to_string())?;
+    let sums = KeySums::from_parts(floats("log_scale")?, matrix("sums")?).map_err(refused)?;
+    let header = &file.contents;
     let (count, weight) = (header.moment_rows, header.moment_weight);
-    let moments = Moments::from_scatter(count, weight, floats("mean")?.1, matrix("scatter")?)
-        .map_err(|e| e.to_string())?;
-    let view = tensor("sample_places", Dtype::U64)?;
+    let moments = Moments::from_scatter(count, weight, floats("mean")?, matrix("scatter")?);
+    let moments = moments.map_err(refused)?;
+    let view = array("sample_places", Dtype::U64)?;
     let (places, _) = view.data().as_chunks::<8>();
     let places: Vec<u64> = places.iter().map(|c| u64::from_le_bytes(*c)).collect();
     let (rows, values, weights) =
-        (matrix("sample_rows")?, floats("sample_targets")?.1, floats("sample_weights")?.1);
-    let info = header.info;
+        (matrix("sample_rows")?, floats("sample_targets")?, floats("sample_weights")?);
+    let info = header.info.clone();
     check(&info, &map, &sums, &moments)?;
     let classify = info.task == Task::Classify;
     let n = places.len();

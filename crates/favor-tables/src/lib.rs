@@ -57,7 +57,6 @@ mod states;
 mod target;
 mod udf_predict;
 mod wire;
-mod write_file;
 mod write_table;
 
 pub use aggregate::{aggregate_from_bytes, aggregate_to_bytes};

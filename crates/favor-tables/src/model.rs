@@ -5,6 +5,7 @@ use crate::prior::Prior;
 use crate::states::{Sample, SumsState};
 use crate::target::Target;
 use crate::{Error, Result};
+use favor::diagnose::median;
 use favor::diagnose::{Estimator, Outlook};
 use favor::learn::{Curve, Readout, Scaling, Task};
 use favor::{FeatureMap, KeySums, Matrix, Moments};
@@ -262,13 +263,4 @@ pub(crate) fn combine(
     });
     let sums = KeySums::from_parts(log_scale, values)?;
     Ok((merged.into_iter().map(|(class, _)| class).collect(), sums))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => 0.5 * (values[n / 2 - 1] + values[n / 2]),
-    }
 }

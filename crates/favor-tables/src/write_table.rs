@@ -1,6 +1,5 @@
 //! Batches into a file, whole or not at all.
 
-use crate::write_file::{persist, temporary_beside};
 use crate::{Error, Result};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::csv::Writer as CsvWriter;
@@ -9,13 +8,13 @@ use datafusion::arrow::ipc::writer::FileWriter;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::Compression;
 use datafusion::parquet::file::properties::WriterProperties;
+use favor_io::AtomicFile;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use tempfile::NamedTempFile;
 
-type Out = BufWriter<NamedTempFile>;
+type Out = BufWriter<AtomicFile>;
 
 enum Sink {
     Parquet(Box<ArrowWriter<Out>>),
@@ -67,7 +66,8 @@ pub async fn write_table<E: From<Error>>(
     schema: &SchemaRef,
     mut batches: BoxStream<'_, std::result::Result<RecordBatch, E>>,
 ) -> std::result::Result<usize, E> {
-    let file = temporary_beside(path)?;
+    let refused = |e: favor_io::OutputError| Error::output(path, e.reason);
+    let file = AtomicFile::create(path).map_err(refused)?;
     let mut sink = Sink::new(path, BufWriter::new(file), schema)?;
     let mut rows = 0;
     while let Some(batch) = batches.next().await {
@@ -81,7 +81,7 @@ pub async fn write_table<E: From<Error>>(
     }
     let buffer = sink.finish().map_err(|e| Error::output(path, e))?;
     let file = buffer.into_inner().map_err(|e| Error::output(path, e.error()))?;
-    persist(file, path)?;
+    file.commit().map_err(refused)?;
     Ok(rows)
 }
 

@@ -122,7 +122,9 @@ impl Kind {
         // The version before the contents, which need not be readable if it is another one.
         if header["version"] != self.version {
             let (found, own) = (&header["version"], self.version);
-            return Err(self.bad(format!("version {found}; this build reads version {own}")));
+            let reason =
+                format!("version {found}; this build reads version {own}: make the file again");
+            return Err(self.bad(reason));
         }
         let header: Header<serde_json::Value> = serde_json::from_value(header).map_err(damaged)?;
         let tensors = SafeTensors::deserialize(bytes).map_err(|e| self.bad(e.to_string()))?;
@@ -141,7 +143,12 @@ impl Kind {
     }
 }
 
-impl<H> File<'_, H> {
+impl<'a, H> File<'a, H> {
+    /// The contents of the header, and all arrays by name.
+    pub fn into_parts(self) -> (H, HashMap<String, TensorView<'a>>) {
+        (self.contents, self.tensors.tensors().into_iter().collect())
+    }
+
     /// An array by its name.
     pub fn array(&self, name: &str) -> Result<TensorView<'_>> {
         let missing = |_| self.kind.bad(format!("array '{name}' is missing"));
@@ -155,12 +162,19 @@ impl<H> File<'_, H> {
         names
     }
 
+    /// An array of this format by its name.
+    pub fn array_of(&self, name: &str, dtype: Dtype) -> Result<TensorView<'_>> {
+        let view = self.array(name)?;
+        if view.dtype() == dtype {
+            return Ok(view);
+        }
+        let found = view.dtype();
+        Err(self.kind.bad(format!("array '{name}' is of {found:?} where {dtype:?} is needed")))
+    }
+
     /// Shape and numbers of an array of 64-bit floats.
     pub fn f64(&self, name: &str) -> Result<(Vec<usize>, Vec<f64>)> {
-        let view = self.array(name)?;
-        if view.dtype() != Dtype::F64 {
-            return Err(self.kind.bad(format!("array '{name}' is not of 64-bit floats")));
-        }
+        let view = self.array_of(name, Dtype::F64)?;
         let (chunks, _) = view.data().as_chunks::<8>();
         Ok((view.shape().to_vec(), chunks.iter().map(|c| f64::from_le_bytes(*c)).collect()))
     }

@@ -4,14 +4,14 @@ use super::adam::Means;
 use super::{Model, Trainer};
 use crate::store::{self, Stored, Views};
 use crate::{Error, Result};
+use favor::store::Kind;
 use favor_io::write_atomically;
 use safetensors::tensor::TensorView;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const SCHEMA: &str = "favor-nn.checkpoint";
-const VERSION: u32 = 1;
+const KIND: Kind = Kind::new("favor_nn.checkpoint", "checkpoint", 2);
 
 /// How far a run has come.
 #[derive(Serialize, Deserialize)]
@@ -34,7 +34,7 @@ impl<M: Model> Trainer<M> {
         }
         let request = request.to_owned();
         let progress = Progress { request, step: self.step, updates: self.adam.updates };
-        write_atomically(path, &store::write(SCHEMA, VERSION, &progress, &tensors)?)?;
+        write_atomically(path, &store::write(KIND, &progress, &tensors)?)?;
         Ok(())
     }
 
@@ -42,8 +42,7 @@ impl<M: Model> Trainer<M> {
     pub fn load_checkpoint(&mut self, path: &Path, request: &str) -> Result<()> {
         let refuse = |e: Error| Error::file(path, e);
         let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
-        let (progress, tensors): (Progress, _) =
-            store::read(&bytes, SCHEMA, VERSION).map_err(refuse)?;
+        let (progress, tensors): (Progress, _) = store::read(KIND, &bytes).map_err(refuse)?;
         if progress.request != request {
             return Err(Error::OtherSettings { path: path.to_path_buf() });
         }

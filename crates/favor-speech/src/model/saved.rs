@@ -8,6 +8,7 @@ use crate::Vocabulary;
 use crate::audio::{Features, FrontEnd};
 use crate::{Error, Result};
 use burn::tensor::Device;
+use favor::store::Kind;
 use favor_io::write_atomically;
 use favor_nn::AttentionOptions;
 use favor_nn::batches::like_length;
@@ -19,8 +20,7 @@ use std::path::{Path, PathBuf};
 /// The file of a model's folder.
 const FILE: &str = "model.safetensors";
 
-const SCHEMA: &str = "favor-speech.recogniser";
-const VERSION: u32 = 1;
+const KIND: Kind = Kind::new("favor_speech.recogniser", "recogniser", 2);
 
 /// Utterances that go through a model together, if they are short.
 const BATCH: usize = 16;
@@ -67,7 +67,7 @@ impl SpeechModel {
             vocabulary: self.vocabulary.clone(),
             attention: self.attention,
         };
-        let bytes = store::write(SCHEMA, VERSION, &metadata, &self.network.state()?)?;
+        let bytes = store::write(KIND, &metadata, &self.network.state()?)?;
         Ok(write_atomically(folder.join(FILE), &bytes)?)
     }
 
@@ -79,7 +79,7 @@ impl SpeechModel {
     }
 
     fn from_bytes(bytes: &[u8], device: &Device) -> Result<Self> {
-        let (metadata, tensors) = store::read(bytes, SCHEMA, VERSION)?;
+        let (metadata, tensors) = store::read(KIND, bytes)?;
         let Metadata { config, front, vocabulary, attention } = metadata;
         if config.input != front.dim() || config.vocabulary != vocabulary.size() {
             return Err(Error::invalid("model", "damaged: its parts do not fit together"));

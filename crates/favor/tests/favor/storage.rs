@@ -211,7 +211,7 @@ fn headers_that_contradict_the_arrays_are_refused() {
         arrays.pop();
         arrays.push(Array::new("0.key_shift", safetensors::Dtype::I64, [3], vec![0; 24]));
     });
-    assert_says(&integers, &["64-bit floats"]);
+    assert_says(&integers, &["I64 where F64"]);
     // Positive parameters, but a trigonometric family.
     let other = edited(&|specs, _| specs[0]["family"] = "trig".into());
     assert_says(&other, &["'0.offsets' is missing"]);
