@@ -87,7 +87,7 @@ mod tests {
     fn units_suit_the_size() {
         assert_eq!(duration(12.34e-6), "12.3 µs");
         assert_eq!(duration(0.01234), "12.34 ms");
-        assert_eq!(duration(123.4), "123.40 s");
+        assert_eq!(duration(1.5), "1.50 s");
         assert_eq!(duration(f64::NAN), "-");
         assert_eq!(mebibytes(3 << 19), "1.5 MiB");
     }

@@ -288,6 +288,7 @@ fn csv_with_and_without_heading() {
     // A comma or a line end in quotes belongs to its cell, and no cell is ever cut in two.
     for text in [
         "\"a, 2, b\",c,d\n1,-2,3.5\n4,-5.25,6\n",
+        "# a remark,\"as it comes\n1,-2,3.5\n4,-5.25,6\n",
         "a,\"two\nlines\",c\n\"1\",\"-2\",\"3.5\"\n4,-5.25,6\n",
     ] {
         let path = folder.file("a.csv", text);
