@@ -6,7 +6,7 @@ use crate::states::{Sample, SumsState};
 use crate::target::Target;
 use crate::{Error, Result};
 use favor::diagnose::median;
-use favor::diagnose::{Estimator, Outlook};
+use favor::diagnose::{Estimator, RowErrorModel};
 use favor::learn::{Curve, Readout, Scaling, Task};
 use favor::{FeatureMap, KeySums, Matrix, Moments};
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ pub struct Model {
     pub(crate) sample: Sample,
     pub(crate) readout: Readout,
     /// What predicts the errors of the sums; `None` for families without the closed form.
-    errors: Option<Outlook>,
+    errors: Option<RowErrorModel>,
 }
 
 /// Predictions for the rows of a batch.
@@ -106,7 +106,7 @@ impl Model {
                 Readout::density(info.bandwidth, &scales, info.total_weight)
             }
         };
-        let errors = Outlook::new(&Estimator::from(&map), &moments)?;
+        let errors = RowErrorModel::new(&Estimator::from(&map), &moments)?;
         Ok(Self { info, map, moments, sums, sample, readout, errors })
     }
 

@@ -8,9 +8,9 @@
 mod break_even;
 mod estimator;
 mod measure;
-mod outlook;
 mod predict;
 mod recommend;
+mod row_error;
 mod stats;
 
 pub use break_even::break_even;
@@ -18,9 +18,9 @@ pub use estimator::Estimator;
 pub use measure::{
     attention_error, effective_sample_sizes, kernel_error, relative_error, uniform_error,
 };
-pub use outlook::Outlook;
 pub use predict::{Prediction, predict};
 pub use recommend::{Advice, Candidate, recommend};
+pub use row_error::RowErrorModel;
 pub use stats::median;
 
 use crate::draw::Stream;

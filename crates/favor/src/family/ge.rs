@@ -4,5 +4,5 @@ use super::pos;
 use crate::{Moments, Parameters, Result};
 
 pub(super) fn fit(queries: &Moments, keys: &Moments) -> Result<Parameters> {
-    pos::fit(queries.dim())?.with_best_scalar(queries, keys)
+    pos::fit(queries, keys)?.with_best_scalar(queries, keys)
 }

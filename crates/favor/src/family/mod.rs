@@ -1,4 +1,4 @@
-//! The families: moments of both sides in, parameters out. One file a family.
+//! The families: moments of both sides in, parameters out. One file per family.
 //!
 //! Each file minimises the shifted log-variance objective over its own class of parameters, in
 //! closed form. The classes contain one another, so on any data
@@ -20,88 +20,71 @@ use serde::{Deserialize, Serialize};
 /// that constant columns, duplicate rows and too few rows leave every transform invertible.
 const FLOOR: f64 = 1e-12;
 
-/// A family of random features of the softmax kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
+/// The parameters of a family that are best for the moments of queries and keys.
+type Fit = fn(&Moments, &Moments) -> Result<Parameters>;
+
+/// Each family once: documentation, variant, name in commands and files, name in text and figures, and
+/// how its parameters are fitted, if it has any.
+macro_rules! families {
+    ($($(#[$attribute:meta])* $variant:ident: $name:literal, $title:literal, $fit:expr;)*) => {
+        /// A family of random features of the softmax kernel.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "&'static str")]
+        pub enum Family {
+            $($(#[$attribute])* $variant,)*
+        }
+
+        impl Family {
+            /// Every family, the sine and cosine form of Trig included.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// The name in commands and files.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The name in text and figures.
+            pub fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title,)* }
+            }
+
+            fn fitted_by(self) -> Option<Fit> {
+                match self { $(Self::$variant => $fit,)* }
+            }
+        }
+    };
+}
+
+families! {
     /// Random kitchen sinks, `√2 exp(‖x‖²/2) cos(ωᵀx+θ)`. Not positive.
-    Trig,
+    Trig: "trig", "Trig (RKS)", None;
     /// Random kitchen sinks with sine and cosine of each draw. Not positive.
-    TrigPair,
+    TrigPair: "trig_pair", "Trig (sin, cos)", None;
     /// Positive features (FAVOR+): `a = 0`, `G = I`.
-    Pos,
+    Pos: "pos", "Pos (FAVOR+)", Some(pos::fit);
     /// Positive features of the pair `ω, −ω` (FAVOR+).
-    Hyperbolic,
+    Hyperbolic: "hyperbolic", "Hyperbolic (FAVOR+)", Some(pos::fit);
     /// Generalised exponential (FAVOR++): one `a` for all dimensions.
-    Ge,
+    Ge: "ge", "GE (FAVOR++)", Some(ge::fit);
     /// Simplified asymmetric dense exponential (FAVOR# without decompositions): diagonal `G`.
-    Sade,
+    Sade: "sade", "SADE (FAVOR#)", Some(sade::fit);
     /// Asymmetric dense exponential: full `G`, one `a` for all dimensions.
-    Ade,
-    /// Symmetric dense exponential (FAVOR#): orthogonal `G`, one `a` a dimension.
-    Sde,
+    Ade: "ade", "ADE", Some(ade::fit);
+    /// Symmetric dense exponential (FAVOR#): orthogonal `G`, one `a` per dimension.
+    Sde: "sde", "SDE (FAVOR#)", Some(sde::fit);
     /// SDE after both sides are moved to their means.
-    SdeShifted,
+    SdeShifted: "sde_shifted", "SDE + shift", Some(sde::fit_shifted);
     /// ADE after both sides are moved to their means.
-    AdeShifted,
-    /// The optimum of the whole class: shift, balancing transform, one `a` a dimension.
+    AdeShifted: "ade_shifted", "ADE + shift", Some(ade::fit_shifted);
+    /// The optimum of the whole class: shift, balancing transform, one `a` per dimension.
     #[default]
-    Balanced,
+    Balanced: "balanced", "Balanced (ours)", Some(balanced::fit);
 }
 
 impl Family {
-    /// Every family, the sine and cosine form of Trig included.
-    pub const ALL: [Self; 11] = [
-        Self::Trig,
-        Self::TrigPair,
-        Self::Pos,
-        Self::Hyperbolic,
-        Self::Ge,
-        Self::Sade,
-        Self::Ade,
-        Self::Sde,
-        Self::SdeShifted,
-        Self::AdeShifted,
-        Self::Balanced,
-    ];
-
-    /// The name in commands and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Trig => "trig",
-            Self::TrigPair => "trig_pair",
-            Self::Pos => "pos",
-            Self::Hyperbolic => "hyperbolic",
-            Self::Ge => "ge",
-            Self::Sade => "sade",
-            Self::Ade => "ade",
-            Self::Sde => "sde",
-            Self::SdeShifted => "sde_shifted",
-            Self::AdeShifted => "ade_shifted",
-            Self::Balanced => "balanced",
-        }
-    }
-
-    /// The name in text and figures.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Trig => "Trig (RKS)",
-            Self::TrigPair => "Trig (sin, cos)",
-            Self::Pos => "Pos (FAVOR+)",
-            Self::Hyperbolic => "Hyperbolic (FAVOR+)",
-            Self::Ge => "GE (FAVOR++)",
-            Self::Sade => "SADE (FAVOR#)",
-            Self::Ade => "ADE",
-            Self::Sde => "SDE (FAVOR#)",
-            Self::SdeShifted => "SDE + shift",
-            Self::AdeShifted => "ADE + shift",
-            Self::Balanced => "Balanced (ours)",
-        }
-    }
-
     /// Whether every feature is positive, so that it has a logarithm.
     pub fn is_positive(self) -> bool {
-        !matches!(self, Self::Trig | Self::TrigPair)
+        self.fitted_by().is_some()
     }
 
     /// The parameters that minimise the objective within this family on the two sets, or `None`
@@ -118,18 +101,20 @@ impl Family {
     /// ```
     pub fn fit(self, queries: &Moments, keys: &Moments) -> Result<Option<Parameters>> {
         check_dims(queries.dim(), queries, keys)?;
-        let parameters = match self {
-            Self::Trig | Self::TrigPair => return Ok(None),
-            Self::Pos | Self::Hyperbolic => pos::fit(queries.dim()),
-            Self::Ge => ge::fit(queries, keys),
-            Self::Sade => sade::fit(queries, keys),
-            Self::Ade => ade::fit(queries, keys),
-            Self::Sde => sde::fit(queries, keys),
-            Self::SdeShifted => sde::fit_shifted(queries, keys),
-            Self::AdeShifted => ade::fit_shifted(queries, keys),
-            Self::Balanced => balanced::fit(queries, keys),
-        }?;
-        Ok(Some(parameters))
+        self.fitted_by().map(|fit| fit(queries, keys)).transpose()
+    }
+}
+
+impl From<Family> for &'static str {
+    fn from(family: Family) -> Self {
+        family.name()
+    }
+}
+
+impl TryFrom<String> for Family {
+    type Error = Error;
+    fn try_from(name: String) -> Result<Self> {
+        name.parse()
     }
 }
 

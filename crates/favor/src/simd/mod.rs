@@ -262,15 +262,12 @@ impl<R: Real> Kernels<R> {
         let panels = s.columns.div_ceil(2 * self.lanes);
         let last = s.columns - (panels - 1) * 2 * self.lanes;
         if s.depth > 0 {
-            assert!(a.len() > (s.rows - 1) * s.a.0 + (s.depth - 1) * s.a.1);
-            assert!(b.len() >= (panels - 1) * s.b_panel + (s.depth - 1) * s.b_row + last);
-            assert!(
-                panels == 1
-                    || b.len()
-                        >= (panels - 2) * s.b_panel + (s.depth - 1) * s.b_row + 2 * self.lanes
-            );
+            assert!(a.len() >= span(&[(s.rows, s.a.0), (s.depth, s.a.1)], 1));
+            assert!(b.len() >= span(&[(panels, s.b_panel), (s.depth, s.b_row)], last));
+            let whole = &[(panels - 1, s.b_panel), (s.depth, s.b_row)];
+            assert!(panels == 1 || b.len() >= span(whole, 2 * self.lanes));
         }
-        assert!(c.len() >= (s.rows - 1) * s.c_row + s.columns);
+        assert!(c.len() >= span(&[(s.rows, s.c_row)], s.columns));
         // SAFETY: the level was detected, and every address was checked above.
         unsafe { (self.gemm)(s, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
     }
@@ -281,9 +278,9 @@ impl<R: Real> Kernels<R> {
             return;
         }
         assert!(s.depth.is_multiple_of(self.lanes));
-        assert!(a.len() >= (s.rows - 1) * s.a_row + s.depth);
-        assert!(b.len() >= (s.columns - 1) * s.b_row + s.depth);
-        assert!(c.len() >= (s.rows - 1) * s.c_row + s.columns);
+        assert!(a.len() >= span(&[(s.rows, s.a_row)], s.depth));
+        assert!(b.len() >= span(&[(s.columns, s.b_row)], s.depth));
+        assert!(c.len() >= span(&[(s.rows, s.c_row)], s.columns));
         // SAFETY: the level was detected, and every address was checked above.
         unsafe { (self.inner)(s, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
     }
@@ -435,8 +432,17 @@ impl<R: Real> Kernels<R> {
 
     fn check(&self, tile: Layout, numbers: usize, columns: &[usize], rows: &[usize]) {
         assert!(tile.columns.is_multiple_of(self.lanes) && tile.stride >= tile.columns);
-        assert!(tile.rows == 0 || numbers >= (tile.rows - 1) * tile.stride + tile.columns);
+        assert!(tile.rows == 0 || numbers >= span(&[(tile.rows, tile.stride)], tile.columns));
         assert!(columns.iter().all(|&n| n >= tile.columns));
         assert!(rows.iter().all(|&n| n >= tile.rows));
     }
+}
+
+/// Numbers from the first to the last that are touched: `count − 1` strides along each axis, and `last`
+/// more. Panics rather than wraps, since what is unsafe relies on it.
+fn span(axes: &[(usize, usize)], last: usize) -> usize {
+    axes.iter().fold(last, |sum, (count, stride)| {
+        let along = count.saturating_sub(1).checked_mul(*stride);
+        along.and_then(|along| sum.checked_add(along)).expect("the span of a slice fits usize")
+    })
 }

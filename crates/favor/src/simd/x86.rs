@@ -8,8 +8,9 @@ use std::arch::x86_64::*;
 
 /// The methods that are one intrinsic each.
 macro_rules! intrinsics {
-    ($real:ty, $count:expr, $rows:expr, $vector:ident, $splat:ident, $load:ident, $store:ident,
-     $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $min:ident) => {
+    ($real:ty, lanes: $count:expr, tile_rows: $rows:expr, splat: $splat:ident, load: $load:ident,
+     store: $store:ident, add: $add:ident, sub: $sub:ident, mul: $mul:ident, fma: $fma:ident,
+     max: $max:ident) => {
         type Real = $real;
         const COUNT: usize = $count;
         const TILE_ROWS: usize = $rows;
@@ -69,18 +70,16 @@ pub(super) struct Avx512F32(__m512);
 impl Lanes for Avx512F32 {
     intrinsics!(
         f32,
-        16,
-        12,
-        __m512,
-        _mm512_set1_ps,
-        _mm512_loadu_ps,
-        _mm512_storeu_ps,
-        _mm512_add_ps,
-        _mm512_sub_ps,
-        _mm512_mul_ps,
-        _mm512_fmadd_ps,
-        _mm512_max_ps,
-        _mm512_min_ps
+        lanes: 16,
+        tile_rows: 12,
+        splat: _mm512_set1_ps,
+        load: _mm512_loadu_ps,
+        store: _mm512_storeu_ps,
+        add: _mm512_add_ps,
+        sub: _mm512_sub_ps,
+        mul: _mm512_mul_ps,
+        fma: _mm512_fmadd_ps,
+        max: _mm512_max_ps
     );
     #[inline(always)]
     unsafe fn round(self) -> Self {
@@ -110,18 +109,16 @@ pub(super) struct Avx512F64(__m512d);
 impl Lanes for Avx512F64 {
     intrinsics!(
         f64,
-        8,
-        12,
-        __m512d,
-        _mm512_set1_pd,
-        _mm512_loadu_pd,
-        _mm512_storeu_pd,
-        _mm512_add_pd,
-        _mm512_sub_pd,
-        _mm512_mul_pd,
-        _mm512_fmadd_pd,
-        _mm512_max_pd,
-        _mm512_min_pd
+        lanes: 8,
+        tile_rows: 12,
+        splat: _mm512_set1_pd,
+        load: _mm512_loadu_pd,
+        store: _mm512_storeu_pd,
+        add: _mm512_add_pd,
+        sub: _mm512_sub_pd,
+        mul: _mm512_mul_pd,
+        fma: _mm512_fmadd_pd,
+        max: _mm512_max_pd
     );
     #[inline(always)]
     unsafe fn round(self) -> Self {
@@ -153,18 +150,16 @@ pub(super) struct Avx2F32(__m256);
 impl Lanes for Avx2F32 {
     intrinsics!(
         f32,
-        8,
-        6,
-        __m256,
-        _mm256_set1_ps,
-        _mm256_loadu_ps,
-        _mm256_storeu_ps,
-        _mm256_add_ps,
-        _mm256_sub_ps,
-        _mm256_mul_ps,
-        _mm256_fmadd_ps,
-        _mm256_max_ps,
-        _mm256_min_ps
+        lanes: 8,
+        tile_rows: 6,
+        splat: _mm256_set1_ps,
+        load: _mm256_loadu_ps,
+        store: _mm256_storeu_ps,
+        add: _mm256_add_ps,
+        sub: _mm256_sub_ps,
+        mul: _mm256_mul_ps,
+        fma: _mm256_fmadd_ps,
+        max: _mm256_max_ps
     );
     #[inline(always)]
     unsafe fn round(self) -> Self {
@@ -209,18 +204,16 @@ pub(super) struct Avx2F64(__m256d);
 impl Lanes for Avx2F64 {
     intrinsics!(
         f64,
-        4,
-        6,
-        __m256d,
-        _mm256_set1_pd,
-        _mm256_loadu_pd,
-        _mm256_storeu_pd,
-        _mm256_add_pd,
-        _mm256_sub_pd,
-        _mm256_mul_pd,
-        _mm256_fmadd_pd,
-        _mm256_max_pd,
-        _mm256_min_pd
+        lanes: 4,
+        tile_rows: 6,
+        splat: _mm256_set1_pd,
+        load: _mm256_loadu_pd,
+        store: _mm256_storeu_pd,
+        add: _mm256_add_pd,
+        sub: _mm256_sub_pd,
+        mul: _mm256_mul_pd,
+        fma: _mm256_fmadd_pd,
+        max: _mm256_max_pd
     );
     #[inline(always)]
     unsafe fn round(self) -> Self {

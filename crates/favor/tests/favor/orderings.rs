@@ -2,27 +2,16 @@
 //! from the moments is the mean over all pairs.
 
 use crate::common::sets::{degenerate, excess, ordinary, slack, tolerance};
-use crate::common::theory::transformed_sum;
+use crate::common::theory::{of_the_class, transformed_sum};
 use favor::diagnose::Estimator;
 use favor::{Family, Kernel, Parameters};
-
-const FITTED: [Family; 8] = [
-    Family::Pos,
-    Family::Ge,
-    Family::Sade,
-    Family::Ade,
-    Family::Sde,
-    Family::SdeShifted,
-    Family::AdeShifted,
-    Family::Balanced,
-];
 
 /// `(smaller, larger)`: the class of the first contains that of the second.
 fn ordered() -> Vec<(Family, Family)> {
     use Family::*;
     let mut pairs =
         vec![(Sde, Ge), (Ge, Pos), (Ade, Sade), (Sade, Ge), (SdeShifted, Sde), (AdeShifted, Ade)];
-    pairs.extend(FITTED.map(|family| (Balanced, family)));
+    pairs.extend(of_the_class().map(|family| (Balanced, family)));
     pairs
 }
 
@@ -32,7 +21,7 @@ fn larger_classes_have_lower_objectives_on_any_data() {
     for sets in all {
         let (x, y) = sets.moments();
         let fitted: Vec<(Family, Parameters)> =
-            FITTED.iter().map(|f| (*f, f.fit(&x, &y).unwrap().unwrap())).collect();
+            of_the_class().map(|f| (f, f.fit(&x, &y).unwrap().unwrap())).collect();
         let of = |family| &fitted.iter().find(|(f, _)| *f == family).unwrap().1;
         let floor = favor::objective_floor(&x, &y);
         for (family, p) in &fitted {
@@ -82,7 +71,7 @@ fn the_objective_is_the_mean_over_all_pairs() {
         }
         let (x, y) = sets.moments();
         for kernel in [Kernel::softmax(), Kernel::gaussian(), Kernel::new(0.2, 0.7).unwrap()] {
-            for family in FITTED {
+            for family in of_the_class() {
                 let what = format!("{family}, {}", sets.name);
                 let estimator = Estimator::fit(family, kernel, &x, &y).unwrap();
                 let p = estimator.parameters().unwrap();

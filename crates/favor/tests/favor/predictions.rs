@@ -1,21 +1,10 @@
 //! What `diagnose::predict` says of whole rows of attention, against rows of independent draws.
 
-use crate::common::theory::relative_moments;
+use crate::common::theory::{of_the_class, relative_moments};
 use crate::common::{assert_within, moments, normal, plain_features};
 use favor::diagnose::{Estimator, effective_sample_sizes, features_needed, predict};
 use favor::reference::{Mask, exact_attention, feature_attention};
 use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Side};
-
-const PREDICTED: [Family; 8] = [
-    Family::Pos,
-    Family::Ge,
-    Family::Sade,
-    Family::Ade,
-    Family::Sde,
-    Family::SdeShifted,
-    Family::AdeShifted,
-    Family::Balanced,
-];
 
 struct Case {
     q: Matrix<f64>,
@@ -55,7 +44,7 @@ fn weights(kernel: Kernel, case: &Case) -> Matrix<f64> {
 fn row_sums_and_outputs_have_the_predicted_variance() {
     const FEATURES: usize = 1 << 17;
     let case = case();
-    for family in PREDICTED {
+    for family in of_the_class() {
         for kernel in kernels() {
             let what = format!("{family} {kernel:?}");
             let spec = FeatureSpec::new(family, FEATURES).kernel(kernel).coupling(Coupling::Iid);
@@ -167,7 +156,7 @@ fn effective_sample_sizes_follow_the_variance() {
     const FEATURES: usize = 1 << 15;
     let case = case();
     let (mq, mk) = (moments(&case.q), moments(&case.k));
-    for family in PREDICTED {
+    for family in of_the_class() {
         let spec = FeatureSpec::new(family, FEATURES).coupling(Coupling::Iid).seed(8);
         let map = spec.fit(&mq, &mk).unwrap();
         let sizes = effective_sample_sizes(&map, case.q.view(), case.k.view()).unwrap();

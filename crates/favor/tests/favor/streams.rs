@@ -2,7 +2,7 @@
 //! against those predicted from the keys.
 
 use crate::common::{dot, moments, normal};
-use favor::diagnose::{Estimator, Outlook};
+use favor::diagnose::{Estimator, RowErrorModel};
 use favor::{
     Family, FeatureMap, FeatureSpec, Float, Kernel, KeySums, LogScaled, Matrix, Moments, Side,
 };
@@ -157,8 +157,8 @@ fn moments_predict_what_gaussian_keys_predict() {
         for &scale in scales {
             let kernel = Kernel::gaussian().scaled(scale).unwrap();
             let estimator = Estimator::fit(family, kernel, sides.0, sides.1).unwrap();
-            let outlook = Outlook::new(&estimator, &m).unwrap().unwrap();
-            let found = outlook.log_relative_variances(queries.view()).unwrap();
+            let model = RowErrorModel::new(&estimator, &m).unwrap().unwrap();
+            let found = model.log_relative_variances(queries.view()).unwrap();
             let wanted = integrated(&estimator, mean, root, &queries);
             for (f, w) in found.iter().zip(&wanted) {
                 assert!((f - w).abs() < 1e-6, "{family} {scale}: {f} against {w}");
@@ -172,14 +172,14 @@ fn moments_predict_nothing_where_there_is_no_closed_form() {
     let m = moments(&normal(1, 30, 2, 0.0, 3.0));
     for family in [Family::Trig, Family::Hyperbolic] {
         let estimator = Estimator::fit(family, Kernel::gaussian(), &m, &m).unwrap();
-        assert_eq!(Outlook::new(&estimator, &m).unwrap(), None);
+        assert_eq!(RowErrorModel::new(&estimator, &m).unwrap(), None);
     }
     // The softmax kernel grows without bound: on Gaussian keys this wide the features have no
     // second moment.
     let estimator = Estimator::fit(Family::Pos, Kernel::softmax(), &m, &m).unwrap();
-    assert_eq!(Outlook::new(&estimator, &m).unwrap(), None);
+    assert_eq!(RowErrorModel::new(&estimator, &m).unwrap(), None);
     // Constant columns are no obstacle.
     let flat = moments(&Matrix::from_fn(9, 2, |i, l| (i * l) as f64));
     let estimator = Estimator::fit(Family::Balanced, Kernel::gaussian(), &flat, &flat).unwrap();
-    assert!(Outlook::new(&estimator, &flat).unwrap().is_some());
+    assert!(RowErrorModel::new(&estimator, &flat).unwrap().is_some());
 }

@@ -4,6 +4,11 @@
 use super::{dot, log_kernel};
 use favor::{Family, Kernel, Parameters};
 
+/// The families of the dense-exponential class: positive, with draws that are used once.
+pub(crate) fn of_the_class() -> impl Iterator<Item = Family> {
+    Family::ALL.into_iter().filter(|f| f.is_positive() && *f != Family::Hyperbolic)
+}
+
 /// Moments of the estimate of one draw (or of one pair of draws, for the families that work in
 /// pairs) divided by the kernel, so that its mean is one.
 #[derive(Debug, Clone, Copy)]

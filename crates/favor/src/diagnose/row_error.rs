@@ -24,18 +24,18 @@ const LEAST_EIGENVALUE: f64 = 1e-12;
 /// The relative variance of row sums `Σ_j K(x,y_j)` as a function of the query, `O(d²)` a query.
 ///
 /// ```
-/// use favor::{Family, Kernel, Matrix, Moments, diagnose::{Estimator, Outlook}};
+/// use favor::{Family, Kernel, Matrix, Moments, diagnose::{Estimator, RowErrorModel}};
 /// let keys = Matrix::from_fn(50, 2, |i, l| (1.7 * i as f64 + l as f64).sin());
 /// let moments = Moments::of(keys.view())?;
 /// let estimator = Estimator::fit(Family::Balanced, Kernel::gaussian(), &moments, &moments)?;
-/// let outlook = Outlook::new(&estimator, &moments)?.unwrap();
+/// let model = RowErrorModel::new(&estimator, &moments)?.unwrap();
 /// let far = Matrix::from_fn(1, 2, |_, _| 3.0);
-/// let (near, far) = (outlook.log_relative_variances(keys.view())?, outlook.log_relative_variances(far.view())?);
+/// let (near, far) = (model.log_relative_variances(keys.view())?, model.log_relative_variances(far.view())?);
 /// assert!(near.iter().all(|v| *v < far[0]));
 /// # Ok::<(), favor::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outlook {
+pub struct RowErrorModel {
     scale: f64,
     /// `z = weightsᵀ · x + offset`.
     weights: Matrix<f64>,
@@ -45,7 +45,7 @@ pub struct Outlook {
     constant: f64,
 }
 
-impl Outlook {
+impl RowErrorModel {
     /// For an estimator and keys of these moments. `None` for families without the closed form
     /// (Trig, Hyperbolic), and where the second moment does not exist.
     pub fn new(estimator: &Estimator, keys: &Moments) -> Result<Option<Self>> {
@@ -56,7 +56,7 @@ impl Outlook {
         let d = p.dim();
         if keys.dim() != d {
             return Err(Error::Shape {
-                operation: "outlook",
+                operation: "model",
                 left: "parameters",
                 left_shape: (d, d),
                 right: "moments",
@@ -107,7 +107,7 @@ impl Outlook {
         queries.check_finite("queries")?;
         if queries.columns() != self.offset.len() {
             return Err(Error::Shape {
-                operation: "outlook",
+                operation: "model",
                 left: "moments",
                 left_shape: self.weights.shape(),
                 right: "queries",
