@@ -92,7 +92,7 @@ impl Kernel {
         Ok(self.log_value(x, y)?.exp())
     }
 
-    /// `log K` of every pair: one row a query, one column a key.
+    /// `log K` of every pair: one row per query, one column per key.
     pub fn log_matrix<T: Float>(&self, x: Rows<'_, T>, y: Rows<'_, T>) -> Result<Matrix<f64>> {
         let keys = self.prepare_keys("log_matrix", x, y)?;
         let mut out = Matrix::zeros(x.rows(), y.rows());

@@ -68,7 +68,7 @@ impl Estimator {
         self.parameters.as_ref()
     }
 
-    /// `log(Var/K²)` of one feature at every pair: one row a query, one column a key.
+    /// `log(Var/K²)` of one feature at every pair: one row per query, one column per key.
     pub fn log_relative_variances<T: Float>(
         &self,
         x: Rows<'_, T>,

@@ -91,7 +91,7 @@ impl FeatureSpec {
         FeatureMap::assemble(*self, parameters.dim(), Some(parameters))
     }
 
-    /// The map with parameters and an ω of the caller's own, one row a feature: what
+    /// The map with parameters and an ω of the caller's own, one row per feature: what
     /// [`FeatureMap::parameters`] and [`FeatureMap::omega`] gave out makes the same map again.
     ///
     /// ```
@@ -206,7 +206,7 @@ impl FeatureMap {
         self.record.parameters.as_ref()
     }
 
-    /// ω, one row a feature.
+    /// ω, one row per feature.
     pub fn omega(&self) -> &Matrix<f64> {
         &self.record.omega
     }
@@ -227,7 +227,7 @@ impl FeatureMap {
         }
     }
 
-    /// The logarithms of the features `f(ω_m, ·)` of one side, one row a vector, without the factor
+    /// The logarithms of the features `f(ω_m, ·)` of one side, one row per vector, without the factor
     /// `M^{-1/2}`. Only for positive families.
     pub fn log_features<T: Float>(&self, side: Side, rows: Rows<'_, T>) -> Result<Matrix<T>> {
         let mut out = Matrix::zeros(rows.rows(), self.features());
@@ -249,7 +249,7 @@ impl FeatureMap {
         Ok(out)
     }
 
-    /// The features `M^{-1/2} f(ω_m, ·)` of one side, one row a vector, with a logarithmic scale a
+    /// The features `M^{-1/2} f(ω_m, ·)` of one side, one row per vector, with a logarithmic scale a
     /// row: `K(x,y) ≈ Σ_m P_m(x) S_m(y)`.
     pub fn features_of<T: Float>(&self, side: Side, rows: Rows<'_, T>) -> Result<LogScaled<T>> {
         let mut log_scale = Vec::with_capacity(rows.rows());
@@ -313,7 +313,7 @@ fn feature_overflow<T: Float>() -> Error {
     }
 }
 
-/// ω with one row a feature, and the offsets of trigonometric features.
+/// ω with one row per feature, and the offsets of trigonometric features.
 fn draw_features(spec: &FeatureSpec, dim: usize) -> Result<(Matrix<f64>, Vec<f64>)> {
     let FeatureSpec { family, features, coupling, seed, .. } = *spec;
     let drawn = |coupling, rows| draw(coupling, seed, rows, dim);

@@ -154,7 +154,7 @@ impl Block {
         }
     }
 
-    /// A logarithmic scale a row, and the features without it, at most of order one.
+    /// A logarithmic scale per row, and the features without it, at most of order one.
     pub(crate) fn row_scaled(self) -> (Vec<f64>, Matrix<f64>) {
         match self {
             Self::Signed { row_log, values } => (row_log, values),

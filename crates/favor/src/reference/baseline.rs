@@ -16,7 +16,7 @@ pub enum Baseline {
     },
     /// `relu(ωᵀx) + ε` for each row of ω.
     ReluProjected {
-        /// ω, one row a feature.
+        /// ω, one row per feature.
         omega: Matrix<f64>,
         /// ε.
         epsilon: f64,

@@ -1,6 +1,6 @@
 //! From projections to features, a tile at a time.
 //!
-//! A tile has one row a vector and one column a feature. Each feature has an integer exponent `n`,
+//! A tile has one row per vector and one column per feature. Each feature has an integer exponent `n`,
 //! the largest power of two of its keys so far; keys are kept as `f · 2^{−n}` and queries as
 //! `f · 2^{n−e}` with an exponent `e` of their own. Both cancel in attention, and since they are
 //! powers of two they never touch a digit. All logarithms are to the base two.
@@ -324,7 +324,7 @@ pub(super) unsafe fn scale_rows<V: Lanes>(
 /// `out_i = Σ_l x_il y_il`; the rows of `y` lie one after the other.
 ///
 /// # Safety
-/// The processor must support `V`; `x` and `y` hold the rows of the tile, `out` one number a row.
+/// The processor must support `V`; `x` and `y` hold the rows of the tile, `out` one number per row.
 #[inline(always)]
 pub(super) unsafe fn row_products<V: Lanes>(
     tile: Layout,

@@ -17,7 +17,7 @@ use crate::simd::{Aligned, Gemm, Kernels, Layout, Prefetch, Real};
 /// `T` and `y`, the gradients of the sums over the keys, relative to the features' exponents.
 #[derive(Debug, Clone)]
 pub(crate) struct SumGradients<R> {
-    /// `width` numbers a feature.
+    /// `width` numbers per feature.
     pub(crate) values: Aligned<R>,
     pub(crate) totals: Vec<R>,
     pub(crate) width: usize,
@@ -54,7 +54,7 @@ impl<R: Real> SumGradients<R> {
     }
 }
 
-/// A matrix with one row a feature, packed for products over its columns; zero beyond the features.
+/// A matrix with one row per feature, packed for products over its columns; zero beyond the features.
 pub(crate) fn feature_panels<R: Real>(values: &[R], width: usize, features: usize) -> Panels<R> {
     let entry = |m: usize, c: usize| if m < features { values[m * width + c] } else { R::ZERO };
     Panels::from_fn(features, width, entry)
@@ -62,7 +62,7 @@ pub(crate) fn feature_panels<R: Real>(values: &[R], width: usize, features: usiz
 
 /// `g` and `δ` of a tile of queries.
 pub(crate) struct OutputGradients<R> {
-    /// `g`, `width` numbers a row.
+    /// `g`, `width` numbers per row.
     pub(crate) g: Aligned<R>,
     pub(crate) delta: Vec<R>,
     pub(crate) width: usize,
@@ -118,7 +118,7 @@ pub(crate) struct GradientTile<R: Real> {
     /// The gradient of the log-features, laid out as the features are.
     pub(crate) logs: Aligned<R>,
     row_sums: Vec<R>,
-    /// The gradient of the vectors, `dim_padded` numbers a row.
+    /// The gradient of the vectors, `dim_padded` numbers per row.
     vectors: Aligned<R>,
     turned: Aligned<R>,
 }
@@ -239,7 +239,7 @@ impl<R: Real> GradientTile<R> {
     }
 }
 
-/// `sums += featuresᵀ · right` for a tile: `right` has `width` numbers a row.
+/// `sums += featuresᵀ · right` for a tile: `right` has `width` numbers per row.
 pub(crate) fn add_outer<R: Real>(
     kernels: &Kernels<R>,
     tile: Layout,

@@ -29,19 +29,19 @@ pub(crate) struct Scratch<R: Real> {
     pub(crate) kernels: &'static Kernels<R>,
     /// Rows a tile can hold.
     pub(crate) capacity: usize,
-    /// The packed vectors, `dim_padded` numbers a row.
+    /// The packed vectors, `dim_padded` numbers per row.
     pub(crate) vectors: Aligned<R>,
-    /// The features, `stride` numbers a row.
+    /// The features, `stride` numbers per row.
     pub(crate) features: Aligned<R>,
     /// From one row of features to the next: not a power of two, which would crowd the cache.
     pub(crate) stride: usize,
-    /// The packed values or the outputs, `value_width` numbers a row.
+    /// The packed values or the outputs, `value_width` numbers per row.
     pub(crate) values: Aligned<R>,
     pub(crate) value_width: usize,
-    /// One number a row.
+    /// One number per row.
     pub(crate) terms: Vec<R>,
     pub(crate) row_exponents: Vec<R>,
-    /// One number a feature.
+    /// One number per feature.
     pub(crate) shrink: Vec<R>,
     /// `Tv`, for dense row terms.
     turned: Aligned<R>,

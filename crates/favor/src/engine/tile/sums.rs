@@ -1,4 +1,4 @@
-//! `SᵀV` and `Sᵀ1` of a set of keys, with one integer exponent a feature.
+//! `SᵀV` and `Sᵀ1` of a set of keys, with one integer exponent per feature.
 
 use super::{Scratch, overflow};
 use crate::Result;
@@ -14,7 +14,7 @@ pub(crate) struct Sums<R> {
     pub(crate) exponents: Vec<R>,
     /// `Σ_j S_m(y_j)`; zero in the columns beyond the last feature.
     pub(crate) totals: Vec<R>,
-    /// `Σ_j S_m(y_j) v_j`, `width` numbers a feature.
+    /// `Σ_j S_m(y_j) v_j`, `width` numbers per feature.
     pub(crate) values: Aligned<R>,
     pub(crate) width: usize,
     pub(crate) keys: usize,
@@ -61,7 +61,7 @@ impl<R: Real> Sums<R> {
             }
         }
         self.finish::<T>(side)?;
-        // A value that is no number is still to be seen in the sums.
+        // A value that is NaN still shows in the sums.
         if all_finite(&self.values) {
             Ok(())
         } else {

@@ -76,7 +76,7 @@ pub(crate) fn degenerate(seed: u64) -> Sets {
         5 => {
             x = super::pick(x.view(), &[0]);
             y = super::pick(y.view(), &[0]);
-            "one row a side"
+            "one row per side"
         }
         6 => {
             x = super::pick(x.view(), &[2; 7]);
