@@ -1,7 +1,7 @@
 //! The closed-form part: objective, variance over pairs, predicted needs.
 
+use crate::Result;
 use crate::head::PreparedHead;
-use crate::{Result, pairs};
 use favor::diagnose::{Estimator, Prediction, features_needed, predict};
 
 /// The error that the needs are about.
@@ -18,7 +18,7 @@ pub(super) struct Closed {
 impl Closed {
     pub(super) fn new(head: &PreparedHead<'_>, estimator: &Estimator) -> favor::Result<Self> {
         let (x, y) = (&head.samples.pairs.0, &head.samples.pairs.1);
-        let means = pairs::means(estimator, x.view(), y.view())?;
+        let means = estimator.pair_means(x.view(), y.view())?;
         let (moments_x, moments_y) = &head.moments;
         let objective = match estimator.objective(moments_x, moments_y)? {
             Some(objective) => objective,

@@ -21,7 +21,6 @@ mod head;
 mod json;
 mod measured;
 mod options;
-pub mod pairs;
 mod report;
 mod sampling;
 mod text;

@@ -7,7 +7,6 @@ use super::report::{Curve, Point};
 use crate::Result;
 use favor::diagnose::Estimator;
 use favor::{Family, Kernel, Matrix, Moments};
-use favor_inspect::pairs::means;
 use favor_io::progress::{Counter, Listener};
 use favor_io::stats::mean_and_deviation;
 use rayon::prelude::*;
@@ -79,7 +78,7 @@ pub(super) fn curves(
 fn cell(pair: &Pair, family: Family, kernel: Kernel) -> favor::Result<Cell> {
     let (mx, my) = &pair.moments;
     let estimator = Estimator::fit(family, kernel, mx, my)?;
-    let means = means(&estimator, pair.x.view(), pair.y.view())?;
+    let means = estimator.pair_means(pair.x.view(), pair.y.view())?;
     let relative = means.log_relative_variance;
     // The floor is twice the mean of log K, and log(Var/K) = log(Var/K²) + log K.
     Ok(Cell { relative, over_kernel: relative + 0.5 * estimator.objective_floor(mx, my) })

@@ -7,7 +7,7 @@ use crate::{Error, Family, FeatureMap, Float, Kernel, Matrix, Moments, Parameter
 
 /// Relative variances below the square of the rounding of `f64` cannot be told from zero; their
 /// logarithm is reported as this.
-const LEAST_LOG_VARIANCE: f64 = -72.0;
+pub(super) const LEAST_LOG_VARIANCE: f64 = -72.0;
 
 /// A family with its parameters, for one kernel.
 ///

@@ -8,6 +8,7 @@
 mod break_even;
 mod estimator;
 mod measure;
+mod pair_means;
 mod predict;
 mod recommend;
 mod row_error;
@@ -18,6 +19,7 @@ pub use estimator::Estimator;
 pub use measure::{
     attention_error, effective_sample_sizes, kernel_error, relative_error, uniform_error,
 };
+pub use pair_means::PairMeans;
 pub use predict::{Prediction, predict};
 pub use recommend::{Advice, Candidate, recommend};
 pub use row_error::RowErrorModel;

@@ -11,21 +11,22 @@
 //!   sine and cosine       z = ‖x−y‖²                                        g(q) = (1 − q)²
 //! ```
 //!
-//! The library has the same as a matrix. Experiments need the mean of millions of pairs, and the
-//! mean of logarithms is the logarithm of a product: one logarithm does for eight pairs, and pairs of
-//! large `z` need neither exponential nor logarithm.
+//! The matrix of all pairs is [`Estimator::log_relative_variances`]. Experiments need the mean of millions of
+//! pairs, and the mean of logarithms is the logarithm of a product: one logarithm does for eight pairs, and
+//! pairs of large `z` need neither exponential nor logarithm.
 
-use favor::diagnose::Estimator;
-use favor::{Error, Family, Kernel, Matrix, Result, Rows};
+use super::Estimator;
+use super::estimator::LEAST_LOG_VARIANCE;
+use crate::linalg::{dot, product_transposed};
+use crate::parameters::overflow;
+use crate::{Family, Float, Matrix, Result, Rows};
 
 /// Rows whose pairs are looked at together, so that they stay in the cache.
 const BLOCK: usize = 128;
 /// Beyond this, `e^{−z}` is lost next to 1.
 const LARGE: f64 = 40.0;
-/// The least logarithm of a variance that is told apart from zero, as in the library.
-const LEAST: f64 = -72.0;
 
-/// Means over all pairs.
+/// Means over all pairs of two sets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PairMeans {
     /// Of `log(Var/K²)`, for one feature.
@@ -34,40 +35,53 @@ pub struct PairMeans {
     pub excess: f64,
 }
 
-/// The means over all pairs of the two sets.
-pub fn means(estimator: &Estimator, x: Rows<'_, f64>, y: Rows<'_, f64>) -> Result<PairMeans> {
-    let (u, v, constant) = transformed(estimator, x, y)?;
-    let (kind, constant) = match estimator.family() {
-        Family::Trig => (Kind::Cosine, 0.0),
-        Family::TrigPair => (Kind::Pair, 0.0),
-        Family::Hyperbolic => (Kind::Pair, 0.0),
-        _ => (Kind::Positive, constant),
-    };
-    let norms = |m: &Matrix<f64>| -> Vec<f64> {
-        m.view().iter().map(|row| row.iter().map(|v| v * v).sum()).collect()
-    };
-    let (nu, nv) = (norms(&u), norms(&v));
-    let mut sums = Sums::default();
-    let mut at = 0;
-    for block in u.view().blocks(BLOCK) {
-        let inner = Kernel::softmax().log_matrix(block, v.view())?;
-        for row in inner.view().iter() {
-            let own = nu[at];
-            let z = row.iter().zip(&nv).map(|(g, n)| constant + (own + n + 2.0 * g).max(0.0));
-            sums.add(kind, z);
-            at += 1;
+impl Estimator {
+    /// The means of the variance over all pairs of the two sets, in memory linear in their sizes.
+    ///
+    /// ```
+    /// use favor::{Family, Kernel, Moments, Rows, diagnose::Estimator};
+    /// let x = Rows::new(&[0.3, 0.1, -0.2, 0.4], 2, 2)?;
+    /// let m = Moments::of(x)?;
+    /// let pos = Estimator::fit(Family::Pos, Kernel::softmax(), &m, &m)?;
+    /// let all = pos.log_relative_variances(x, x)?;
+    /// let mean = all.as_slice().iter().sum::<f64>() / 4.0;
+    /// assert!((pos.pair_means(x, x)?.log_relative_variance - mean).abs() < 1e-12);
+    /// # Ok::<(), favor::Error>(())
+    /// ```
+    pub fn pair_means<T: Float>(&self, x: Rows<'_, T>, y: Rows<'_, T>) -> Result<PairMeans> {
+        let (kind, constant) = match self.family() {
+            Family::Trig => (Kind::Cosine, 0.0),
+            Family::TrigPair | Family::Hyperbolic => (Kind::Pair, 0.0),
+            _ => (Kind::Positive, self.constant()),
+        };
+        let (u, v) = self.transformed(x, y)?;
+        let roots: Option<Vec<f64>> = self
+            .parameters()
+            .map(|p| p.quadratic().iter().map(|a| (1.0 / (1.0 - 8.0 * a)).sqrt()).collect());
+        let weighted = |m: Matrix<f64>| match &roots {
+            Some(roots) => Matrix::from_fn(m.rows(), m.columns(), |i, l| m[(i, l)] * roots[l]),
+            None => m,
+        };
+        let (u, v) = (weighted(u), weighted(v));
+        let norm = |row: &[f64]| dot(row, row);
+        let norms: Vec<f64> = v.view().iter().map(norm).collect();
+        let mut sums = Sums::default();
+        for block in u.view().blocks(BLOCK) {
+            let inner = product_transposed(&block.to_f64(1.0), &v);
+            for (row, own) in inner.view().iter().zip(block.iter().map(norm)) {
+                let z =
+                    row.iter().zip(&norms).map(|(g, n)| constant + (own + n + 2.0 * g).max(0.0));
+                sums.add(kind, z);
+            }
         }
+        let pairs = x.rows() as f64 * y.rows() as f64;
+        let means =
+            PairMeans { log_relative_variance: sums.log / pairs, excess: sums.excess / pairs };
+        if means.log_relative_variance.is_finite() && means.excess.is_finite() {
+            return Ok(means);
+        }
+        Err(overflow("the logarithm of the variance"))
     }
-    let pairs = x.rows() as f64 * y.rows() as f64;
-    let means = PairMeans { log_relative_variance: sums.log / pairs, excess: sums.excess / pairs };
-    if means.log_relative_variance.is_finite() && means.excess.is_finite() {
-        return Ok(means);
-    }
-    Err(Error::Overflow {
-        operation: "the logarithm of the variance",
-        format: "f64",
-        hint: "divide the data by a constant",
-    })
 }
 
 /// Which function `g` a family has.
@@ -87,7 +101,7 @@ struct Sums {
 impl Sums {
     /// Adds the pairs of one row.
     fn add(&mut self, kind: Kind, z: impl Iterator<Item = f64>) {
-        let least = LEAST.exp();
+        let least = LEAST_LOG_VARIANCE.exp();
         let (mut product, mut excess_product, mut waiting) = (1.0, 1.0, 0);
         let (mut log, mut excess) = (0.0, 0.0);
         for z in z {
@@ -121,40 +135,11 @@ impl Sums {
     }
 }
 
-/// Both sides so that `z` is the constant and the squared length of their sum.
-fn transformed(
-    estimator: &Estimator,
-    x: Rows<'_, f64>,
-    y: Rows<'_, f64>,
-) -> Result<(Matrix<f64>, Matrix<f64>, f64)> {
-    let scale = estimator.kernel().scale();
-    let Some(p) = estimator.parameters() else {
-        return Ok((x.to_f64(scale), y.to_f64(-scale), 0.0));
-    };
-    let gamma: Vec<f64> = p.quadratic().iter().map(|a| 1.0 / (1.0 - 8.0 * a)).collect();
-    // log(1−4a) − ½log(1−8a), written so that it is exact near a = 0.
-    let excess = |a: &f64| 0.5 * (16.0 * a * a / (1.0 - 8.0 * a)).ln_1p();
-    let constant: f64 = p.quadratic().iter().map(excess).sum();
-    let side = |rows: Rows<'_, f64>, shift: &[f64], transform: &Matrix<f64>| {
-        let mut moved = rows.to_f64(scale);
-        for i in 0..moved.rows() {
-            moved.row_mut(i).iter_mut().zip(shift).for_each(|(v, s)| *v += s);
-        }
-        // The logarithm of the softmax kernel is the inner product: here of rows and directions.
-        let weighted = Matrix::from_fn(transform.rows(), transform.columns(), |l, c| {
-            transform[(l, c)] * gamma[l].sqrt()
-        });
-        Kernel::softmax().log_matrix(moved.view(), weighted.view())
-    };
-    let queries = side(x, p.query_shift(), p.query_transform())?;
-    Ok((queries, side(y, p.key_shift(), p.key_transform())?, constant))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use favor::Moments;
-    use favor::draw::Stream;
+    use crate::draw::Stream;
+    use crate::{Kernel, Moments};
 
     #[test]
     fn equal_to_the_mean_of_the_matrix() {
@@ -173,7 +158,7 @@ mod tests {
                 let mean =
                     |m: &Matrix<f64>| m.as_slice().iter().sum::<f64>() / m.as_slice().len() as f64;
                 let floor = e.objective_floor(&moments(&x), &moments(&y));
-                let found = means(&e, x.view(), y.view()).unwrap();
+                let found = e.pair_means(x.view(), y.view()).unwrap();
                 let close = |a: f64, b: f64| (a - b).abs() < 1e-9 * (1.0 + a.abs().max(b.abs()));
                 let wanted = mean(&logs);
                 assert!(
