@@ -386,14 +386,13 @@ impl AdaptiveMaps {
     /// ```
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let State { heads, dim, .. } = self.head;
-        let sides: [fn(&(Moments, Moments)) -> &Moments; 2] = [|pair| &pair.0, |pair| &pair.1];
+        let (queries, keys) =
+            (self.moments.iter().map(|m| &m.0), self.moments.iter().map(|m| &m.1));
         let mut numbers = vec![];
-        for side in sides {
-            for moments in self.moments.iter().map(side) {
-                numbers.extend([moments.count() as f64, moments.weight()]);
-                numbers.extend(moments.mean());
-                numbers.extend(moments.scatter().as_slice());
-            }
+        for moments in queries.chain(keys) {
+            numbers.extend([moments.count() as f64, moments.weight()]);
+            numbers.extend(moments.mean());
+            numbers.extend(moments.scatter().as_slice());
         }
         let known = if self.moments.is_empty() { 0 } else { heads };
         let shape = [2, known, 2 + dim + dim * dim];

@@ -298,9 +298,8 @@ fn gradients_are_those_of_the_choices() {
     let [q, k, v, g] = [&q, &k, &v, &g].map(|x| tensor(x));
     let mut maps = adaptive(3, Redraw::Never, Statistics::PerBatch).unwrap();
     let maps = maps.training(q, k, None, false).unwrap();
-    let choices = [true, false, true, false, false, true].map(|by_features| match by_features {
-        true => Choice::Features { predicted_error: 0.0 },
-        false => Choice::ExactIsShort,
+    let choices = [true, false, true, false, false, true].map(|by_features| {
+        if by_features { Choice::Features { predicted_error: 0.0 } } else { Choice::ExactIsShort }
     });
     let options = AttentionOptions::new();
     let kernel = Kernel::attention(8);
