@@ -177,7 +177,9 @@ impl<M: Model> Trainer<M> {
         self.model = Some(model);
         if !changed {
             return Err(astray(match self.failure() {
-                Some(cause) => format!("the backward pass of attention failed: {cause}"),
+                Some((layer, cause)) => {
+                    format!("the backward pass of attention failed in layer {layer}: {cause}")
+                }
                 None => "the gradient is NaN or infinite".to_owned(),
             }));
         }
@@ -185,13 +187,14 @@ impl<M: Model> Trainer<M> {
         Ok(value)
     }
 
-    /// Why the last backward pass failed, if it did. Gradients come from the last layer first, and what
-    /// follows a failure fails too: the last layer's is the cause.
-    fn failure(&self) -> Option<String> {
-        let failures = self.model().attentions().into_iter().map(|layer| layer.failure().take());
-        failures.flatten().last().map(|error| match error {
-            Error::Attention(cause) => cause.to_string(),
-            error => error.to_string(),
+    /// The layer, from 1, whose backward pass has failed, and why. Gradients come from the last layer
+    /// first, and what follows a failure fails too: the last layer's is the cause.
+    fn failure(&self) -> Option<(usize, String)> {
+        let layers = self.model().attentions().into_iter().enumerate();
+        let failures = layers.filter_map(|(i, layer)| Some((i + 1, layer.failure().take()?)));
+        failures.last().map(|(layer, error)| match error {
+            Error::Attention(cause) => (layer, cause.to_string()),
+            error => (layer, error.to_string()),
         })
     }
 }

@@ -243,7 +243,7 @@ fn a_failed_backward_pass_names_its_cause() {
         // ELU and ReLU are tensor operations, which do not look at what they get.
         let cause = match kind {
             Attention::Elu | Attention::Relu => "the gradient is NaN or infinite",
-            _ => "the backward pass of attention failed: ",
+            _ => "the backward pass of attention failed in layer 2: ",
         };
         assert!(message.starts_with(&format!("step 1: {cause}")), "{kind}: {message}");
         assert!(message.ends_with("; lower the rate"), "{kind}: {message}");
