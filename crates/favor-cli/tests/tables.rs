@@ -215,11 +215,11 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing() {
     assert_eq!(names(folder), before);
     // A newer version.
     let mut bytes = fs::read(folder.join("model.favor")).unwrap();
-    let old = b"\\\"version\\\":2";
+    let old = b"\\\"version\\\":3";
     let place = bytes.windows(old.len()).position(|w| w == old).unwrap();
     bytes[place + old.len() - 1] = b'7';
     fs::write(folder.join("newer.favor"), bytes).unwrap();
-    refused(folder, &["info", "newer.favor"], &["version 7", "reads version 2"]);
+    refused(folder, &["info", "newer.favor"], &["version 7", "reads version 3"]);
 }
 
 #[test]

@@ -133,7 +133,6 @@ pub fn fit_heads<T: Scalar>(
 /// ```
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AdaptiveMaps {
-    #[serde(flatten)]
     head: State,
     /// Moments of queries and keys for each head, once there were any.
     moments: Vec<(Moments, Moments)>,

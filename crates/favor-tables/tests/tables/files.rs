@@ -1,6 +1,7 @@
 //! Model files: they come back as they were, and no other bytes are taken for one.
 
 use crate::common::*;
+use favor::store::{Array, Kind};
 use favor_tables::{Model, Search};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::HashMap;
@@ -60,18 +61,29 @@ fn with_header(bytes: &[u8], change: impl Fn(&mut serde_json::Value)) -> Vec<u8>
     safetensors::serialize(views, Some(metadata)).unwrap()
 }
 
+/// The same arrays under changed contents, with a checksum that is right.
+fn with_contents(bytes: &[u8], change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
+    let kind = Kind::new("favor.table_model", "model", 3);
+    let (mut contents, arrays) = kind.read::<serde_json::Value>(bytes).unwrap().into_parts();
+    change(&mut contents);
+    let array = |(name, view): (String, TensorView<'_>)| {
+        Array::new(name, view.dtype(), view.shape(), view.data().to_vec())
+    };
+    kind.write(&contents, arrays.into_iter().map(array).collect()).unwrap()
+}
+
 #[test]
 fn other_versions_and_foreign_files_are_named() {
     let model = &models()[0];
     let bytes = model.to_bytes().unwrap();
     let refused = |bytes: &[u8]| Model::from_bytes(bytes).unwrap_err().to_string();
     assert_eq!(Model::from_bytes(&with_header(&bytes, |_| {})).unwrap(), *model);
-    let newer = refused(&with_header(&bytes, |h| h["version"] = 3.into()));
-    assert!(newer.contains("version 3") && newer.contains("reads version 2"), "{newer}");
+    let newer = refused(&with_header(&bytes, |h| h["version"] = 4.into()));
+    assert!(newer.contains("version 4") && newer.contains("reads version 3"), "{newer}");
     let other = refused(&with_header(&bytes, |h| h["schema"] = "favor.other".into()));
     assert!(other.contains("favor.other"), "{other}");
     let map = refused(&model.map().to_bytes().unwrap());
-    assert!(map.contains("favor.feature_map"), "{map}");
+    assert!(map.contains("favor.maps"), "{map}");
     assert!(refused(b"a,b\n1,2\n").contains("not a complete safetensors file"));
     let data = [0_u8; 8];
     let view = TensorView::new(Dtype::F64, vec![1], &data).unwrap();
@@ -79,14 +91,14 @@ fn other_versions_and_foreign_files_are_named() {
     assert!(refused(&foreign).contains("without the 'favor' entry"));
     // Numbers that no fit gives.
     for (name, value) in [("bandwidth", -1.0), ("total_weight", 0.0)] {
-        let bad = with_header(&bytes, |h| h["info"][name] = value.into());
+        let bad = with_contents(&bytes, |h| h["info"][name] = value.into());
         assert!(refused(&bad).contains("out of its range"), "{name}");
     }
-    let fewer = with_header(&bytes, |h| {
+    let fewer = with_contents(&bytes, |h| {
         h["info"]["classes"].as_array_mut().unwrap().pop();
     });
     assert!(refused(&fewer).contains("sums of shape"));
-    let lost = with_header(&bytes, |h| h["info"]["rows"] = 199.into());
+    let lost = with_contents(&bytes, |h| h["info"]["rows"] = 199.into());
     assert!(refused(&lost).contains("the first pass saw 200 rows and the second 199"));
 }
 

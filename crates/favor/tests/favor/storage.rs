@@ -126,7 +126,7 @@ fn files_hold_one_map_or_several() {
         let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         bytes[..8 + length].to_vec()
     };
-    let one = &all[0];
+    let one = all.iter().find(|map| map.parameters().is_some()).unwrap();
     let mut omega = one.omega().clone();
     omega[(0, 0)] += 1e-9;
     let other = one.spec().with_omega(one.parameters().unwrap().clone(), omega).unwrap();
