@@ -192,7 +192,7 @@ impl<M: Model> Trainer<M> {
     fn failure(&self) -> Option<(usize, String)> {
         let layers = self.model().attentions().into_iter().enumerate();
         let failures = layers.filter_map(|(i, layer)| Some((i + 1, layer.failure().take()?)));
-        failures.last().map(|(layer, error)| match error {
+        failures.next_back().map(|(layer, error)| match error {
             Error::Attention(cause) => (layer, cause.to_string()),
             error => (layer, error.to_string()),
         })
