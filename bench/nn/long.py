@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "long-inputs.md")
     options = parser.parse_args()
-    data = Path(os.environ.get("FAVOR_DATA", ROOT.parent / "shared" / "data"))
+    data = Path(os.environ.get("FAVOR_DATA", "data"))
     best: dict[tuple[str, int, int], tuple[float, float]] = {}
     vectors: dict[tuple[str, int, int], list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -156,7 +156,7 @@ def change(before: list[np.ndarray], after: list[np.ndarray], unit: np.ndarray) 
 
 def real_heads() -> list[tuple[str, list]]:
     """Heads of a trained model, if the data folder has them."""
-    folder = Path(os.environ.get("FAVOR_DATA", ROOT.parent / "shared/data")) / "qkv"
+    folder = Path(os.environ.get("FAVOR_DATA", "data")) / "qkv"
     found = []
     for path in sorted(folder.glob("*.npz")):
         arrays = np.load(path)

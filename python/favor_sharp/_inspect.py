@@ -1,4 +1,4 @@
-"""How well random features serve on given arrays."""
+"""What random features are worth on given arrays."""
 
 from __future__ import annotations
 

@@ -16,7 +16,13 @@ pub(crate) type Outcome = Result<(), Failure>;
 /// Why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The experiment refused.
+    /// A file could not be read or written.
+    Io(favor_io::Error),
+    /// The library refused an argument.
+    Library(favor::Error),
+    /// An inspection was refused.
+    Inspect(favor_inspect::Error),
+    /// An experiment was refused.
     Lab(favor_lab::Error),
     /// A table or a model was refused.
     #[cfg(feature = "tables")]
@@ -28,9 +34,36 @@ pub(crate) enum Failure {
     Print(io::Error),
 }
 
+impl From<favor_io::Error> for Failure {
+    fn from(error: favor_io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<favor_io::OutputError> for Failure {
+    fn from(error: favor_io::OutputError) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl From<favor::Error> for Failure {
+    fn from(error: favor::Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+impl From<favor_inspect::Error> for Failure {
+    fn from(error: favor_inspect::Error) -> Self {
+        Self::Inspect(error)
+    }
+}
+
 impl From<favor_lab::Error> for Failure {
     fn from(error: favor_lab::Error) -> Self {
-        Self::Lab(error)
+        match error {
+            favor_lab::Error::Io(error) => Self::Io(error),
+            other => Self::Lab(other),
+        }
     }
 }
 
@@ -48,12 +81,6 @@ impl From<favor_nn::Error> for Failure {
     }
 }
 
-impl From<favor_lab::output::OutputError> for Failure {
-    fn from(error: favor_lab::output::OutputError) -> Self {
-        Self::Lab(error.into())
-    }
-}
-
 /// Says in one line what went wrong. A reader that has seen enough, as in `favor … | head`, is
 /// nothing wrong.
 pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
@@ -64,6 +91,14 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
             eprintln!("favor: the output cannot be written: {e}");
             ExitCode::FAILURE
         }
+        Err(Failure::Io(e)) => match e {
+            favor_io::Error::NoFolder { .. } => {
+                complain(&format!("{e}; choose the folder with --data or FAVOR_DATA"), BAD_INPUT)
+            }
+            _ => complain(&e, BAD_INPUT),
+        },
+        Err(Failure::Library(e)) => complain(&e, BAD_INPUT),
+        Err(Failure::Inspect(e)) => complain(&e, BAD_INPUT),
         Err(Failure::Lab(e)) => complain(&e, BAD_INPUT),
         #[cfg(feature = "tables")]
         Err(Failure::Tables(e)) => complain(&e, BAD_INPUT),
@@ -75,7 +110,7 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
     }
 }
 
-fn complain(error: &dyn std::error::Error, code: u8) -> ExitCode {
+fn complain(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
     eprintln!("favor: {error}");
     ExitCode::from(code)
 }

@@ -2,6 +2,7 @@
 
 mod commands;
 mod failure;
+mod list;
 mod optional;
 mod terminal;
 mod usage;

@@ -1,7 +1,7 @@
 //! What a person sees: results on standard output, progress on standard error.
 
 use crate::failure::{Failure, Outcome};
-use favor_lab::progress::Tick;
+use favor_io::progress::Tick;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, Write};
 

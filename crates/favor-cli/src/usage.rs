@@ -1,4 +1,4 @@
-//! Arguments that could not be read, told in one line.
+//! Arguments that could not be read, reported in one line.
 
 use crate::optional;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};

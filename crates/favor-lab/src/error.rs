@@ -1,7 +1,6 @@
 //! What can go wrong in an experiment, as one line for the person who started it.
 
-use crate::input::InputError;
-use crate::output::OutputError;
+use favor_io::{InputError, OutputError};
 
 /// The result of every experiment.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -10,12 +9,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file could not be read.
+    /// A file could not be read or written.
     #[error(transparent)]
-    Input(#[from] InputError),
-    /// A file could not be written.
-    #[error(transparent)]
-    Output(#[from] OutputError),
+    Io(#[from] favor_io::Error),
     /// The library refused the data.
     #[error("{place}{reason}")]
     Library {
@@ -25,9 +21,26 @@ pub enum Error {
         #[source]
         reason: favor::Error,
     },
-    /// The request makes no sense: what is wrong and what would be right.
-    #[error("{0}")]
-    Invalid(String),
+    /// An option outside its domain, or data that an experiment cannot use.
+    #[error("{what}: {reason}")]
+    Invalid {
+        /// The option or the data.
+        what: String,
+        /// What is wrong and what would be right.
+        reason: String,
+    },
+}
+
+impl From<InputError> for Error {
+    fn from(reason: InputError) -> Self {
+        Self::Io(reason.into())
+    }
+}
+
+impl From<OutputError> for Error {
+    fn from(reason: OutputError) -> Self {
+        Self::Io(reason.into())
+    }
 }
 
 impl From<favor::Error> for Error {
@@ -37,6 +50,10 @@ impl From<favor::Error> for Error {
 }
 
 impl Error {
+    pub(crate) fn invalid(what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Invalid { what: what.into(), reason: reason.into() }
+    }
+
     pub(crate) fn at(place: impl Into<String>, reason: favor::Error) -> Self {
         Self::Library { place: place.into(), reason }
     }

@@ -1,73 +1,42 @@
-//! Which families an experiment compares, and how they look in its figures.
+//! The families that an experiment compares, and how they look in its figures.
 
-use crate::{Error, Result};
 use favor::Family;
+use favor_figure::Series;
 
-/// The families that `all` stands for, in the order of every table.
-pub const SHOWN: [Family; 10] = [
-    Family::Trig,
-    Family::Pos,
-    Family::Hyperbolic,
-    Family::Ge,
-    Family::Sade,
-    Family::Ade,
-    Family::Sde,
-    Family::SdeShifted,
-    Family::AdeShifted,
-    Family::Balanced,
-];
+pub use favor_inspect::compared;
 
-/// The families that the paper compares.
-pub const PAPER: [Family; 6] =
-    [Family::Trig, Family::Pos, Family::Ge, Family::Sade, Family::Ade, Family::Sde];
-
-/// Reads a list of names with commas between them; `all` stands for [`SHOWN`].
-///
-/// ```
-/// use favor_lab::families::parse;
-/// assert_eq!(parse("all")?.len(), 10);
-/// assert_eq!(parse("sde, balanced")?.len(), 2);
-/// assert!(parse("sdf").unwrap_err().to_string().contains("sde_shifted"));
-/// # Ok::<(), favor_lab::Error>(())
-/// ```
-pub fn parse(list: &str) -> Result<Vec<Family>> {
-    let mut out: Vec<Family> = Vec::new();
-    for name in list.split(',').map(str::trim).filter(|n| !n.is_empty()) {
-        let found = match name {
-            "all" => SHOWN.to_vec(),
-            _ => vec![name.parse().map_err(|_| unknown(name))?],
-        };
-        for family in found {
-            if !out.contains(&family) {
-                out.push(family);
-            }
-        }
-    }
-    match out.is_empty() {
-        true => Err(unknown(list)),
-        false => Ok(out),
-    }
+/// The families that the paper compares, in the order of every table.
+pub fn paper() -> Vec<Family> {
+    Family::ALL.into_iter().filter(|f| in_paper(*f)).collect()
 }
 
-fn unknown(name: &str) -> Error {
-    let names = Family::ALL.map(Family::name).join(", ");
-    let shown: String = name.chars().take(40).flat_map(char::escape_debug).collect();
-    Error::Invalid(format!("--families: \"{shown}\" is no family; choose from all, {names}"))
+fn in_paper(family: Family) -> bool {
+    use Family::{Ade, Ge, Pos, Sade, Sde, Trig};
+    matches!(family, Trig | Pos | Ge | Sade | Ade | Sde)
 }
 
-/// The number of a family's look, the same in every figure.
+/// The number of a family's look, the same in every figure. The last family of all has the first
+/// look: the strongest have full lines and the oldest dashes.
 pub fn style(family: Family) -> usize {
-    match family {
-        Family::Sde => 0,
-        Family::Balanced => 1,
-        Family::Ge => 2,
-        Family::Hyperbolic => 3,
-        Family::Pos => 4,
-        Family::Ade => 5,
-        Family::Trig => 6,
-        Family::SdeShifted => 7,
-        Family::AdeShifted => 12,
-        Family::Sade => 9,
-        Family::TrigPair => 13,
+    Family::ALL.iter().rev().position(|f| *f == family).unwrap_or(0)
+}
+
+/// A family's curve in the family's look. That of the library's default stands out.
+pub fn series(family: Family, points: Vec<(f64, f64)>) -> Series {
+    let series = Series::new(family.title(), points).style(style(family));
+    if family == Family::default() { series.emphasised() } else { series }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_families_are_compared_and_no_two_look_alike() {
+        assert_eq!(paper().len(), 6);
+        assert!(paper().iter().all(|f| compared().contains(f)));
+        let mut styles = Family::ALL.map(style);
+        styles.sort_unstable();
+        assert!(styles.windows(2).all(|pair| pair[0] < pair[1]));
     }
 }

@@ -1,4 +1,4 @@
-//! A claim beside what an experiment found.
+//! A claim next to what an experiment found.
 
 use std::fmt;
 

@@ -1,36 +1,27 @@
-//! What surrounds the estimators: the experiments, arrays read from files, figures drawn as SVG,
-//! and files written so that a reader never sees half of one.
+//! The experiments.
 //!
-//! - [`inspect`] says how well random features serve on given queries and keys,
+//! - [`inspection`] draws what `favor-inspect` found on given queries and keys,
 //! - [`near`] measures what exact neighbours do to the error,
 //! - [`variance`] repeats the paper's comparison of variances,
 //! - [`uci`] repeats the paper's kernel classification,
 //! - [`demo`] shows the three jobs of the library on synthetic data, as one page,
-//! - [`mod@bench`] measures the engine on this machine,
-//! - [`input`] reads `.npy`, `.npz`, `.safetensors` and `.csv` files into matrices,
-//! - [`figure`] draws line charts and bar charts,
-//! - [`output`] writes files in one step.
+//! - [`mod@bench`] measures the engine on this machine.
 //!
 //! An experiment is one function: plain data in, a struct out. The struct knows how to write itself
 //! as text, JSON, CSV, SVG or a page.
 
+#[macro_use]
+mod setters;
+
 pub mod bench;
-pub mod data;
 pub mod demo;
 pub mod families;
-pub mod figure;
 pub mod finding;
-pub mod input;
-pub mod inspect;
+pub mod inspection;
 pub mod near;
-pub mod output;
-pub mod progress;
 pub mod uci;
 pub mod variance;
 
 mod error;
-mod pairs;
-mod table;
 
 pub use error::{Error, Result};
-pub use favor::Family;

@@ -1,18 +1,20 @@
 //! What a near field does to the error: neighbours exactly, the rest by features.
 //!
-//! Beside the error for each width stand what the window alone would give, without anything of what
+//! Next to the error for each width stand what the window alone would give, without anything of what
 //! lies further off, and the plain mean of the values.
 
-use crate::figure::{Figure, Panel, Series};
-use crate::inspect::Request as Files;
-use crate::progress::{Counter, Listener};
-use crate::table::Table;
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
 use favor::{
     Family, FeatureSpec, Kernel, Matrix, Moments, Options, Tensor, attention,
     exact_attention_tensors,
 };
+use favor_figure::{Figure, Panel, Series};
+use favor_io::numbers::percent;
+use favor_io::progress::{Counter, Listener};
+use favor_io::stats::mean;
+use favor_io::table::Table;
+use favor_io::{Head, HeadArrays};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -21,10 +23,8 @@ const DRAWS: u64 = 5;
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
-    /// Files of queries, keys and values, each with the name of an array after a colon where there
-    /// are several.
-    pub files: [String; 3],
+#[non_exhaustive]
+pub struct NearOptions {
     /// Widths of the near field: keys before and behind each query.
     pub widths: Vec<usize>,
     /// Number of features.
@@ -35,6 +35,43 @@ pub struct Request {
     pub causal: bool,
     /// Decides the draws.
     pub seed: u64,
+}
+
+impl Default for NearOptions {
+    fn default() -> Self {
+        Self {
+            widths: vec![0, 32, 64, 128, 256],
+            features: 128,
+            family: Family::default(),
+            causal: false,
+            seed: 0,
+        }
+    }
+}
+
+impl NearOptions {
+    setters! {
+        /// Chooses the widths of the near field.
+        widths: Vec<usize>,
+        /// Chooses the number of features.
+        features: usize,
+        /// Chooses the family of the maps.
+        family: Family,
+        /// Chooses whether queries see only keys that are not later.
+        causal: bool,
+        /// Chooses the seed of the draws.
+        seed: u64,
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.widths.is_empty() {
+            return Err(Error::invalid("widths", "give at least one"));
+        }
+        if self.features == 0 {
+            return Err(Error::invalid("features", "0 is too few; give at least 1"));
+        }
+        Ok(())
+    }
 }
 
 /// The errors of one width, relative to the exact output, head by head.
@@ -48,101 +85,99 @@ pub struct Width {
     pub window_alone: Option<Vec<f64>>,
 }
 
-/// What was found.
+/// What near fields of several widths give.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Found {
+pub struct NearReport {
     /// Number of features.
     pub features: usize,
     /// Whether attention was causal.
     pub causal: bool,
     /// Tokens.
     pub length: usize,
-    /// One entry a width.
+    /// One entry per width.
     pub widths: Vec<Width>,
     /// The error of the plain mean of the visible values, head by head.
     pub mean_of_values: Vec<f64>,
 }
 
 /// Measures the error of attention with near fields of several widths.
-pub fn measure(request: &Request, listener: &Listener<'_>) -> Result<Found> {
-    let Request { files: [q, k, v], widths, features, .. } = request;
-    if widths.is_empty() || *features == 0 {
-        return Err(Error::Invalid("give at least one width, and at least one feature".into()));
-    }
-    let files = Files { values: Some(v.clone()), ..Files::new(q, k) };
-    let heads: Vec<_> = files.read()?.into_heads();
-    let length = heads.first().map_or(0, |(q, _, _)| q.rows());
-    if heads.iter().any(|(q, k, _)| q.rows() != k.rows()) {
-        let reason = "a near field needs as many keys as queries: both are places in one sequence";
-        return Err(Error::Invalid(reason.into()));
-    }
-    let counter = Counter::new(listener, heads.len());
-    let rows: Vec<Errors> = heads
+pub fn measure(
+    arrays: &HeadArrays,
+    options: &NearOptions,
+    listener: &Listener<'_>,
+) -> Result<NearReport> {
+    options.check()?;
+    let counter = Counter::new(listener, arrays.heads().len());
+    let rows: Vec<Errors> = arrays
+        .heads()
         .par_iter()
         .map(|head| {
-            let errors = one(request, head)?;
+            let errors = head_errors(options, head)?;
             counter.step("head");
             Ok(errors)
         })
         .collect::<Result<_>>()?;
     let column = |f: &dyn Fn(&Errors) -> f64| rows.iter().map(f).collect();
-    let widths = widths.iter().enumerate().map(|(w, &width)| Width {
+    let widths = options.widths.iter().enumerate().map(|(w, &width)| Width {
         width,
         with_features: column(&|r| r.with_features[w]),
         window_alone: (width > 0).then(|| column(&|r| r.window_alone[w])),
     });
-    let (features, causal) = (request.features, request.causal);
-    Ok(Found {
-        features,
-        causal,
-        length,
+    Ok(NearReport {
+        features: options.features,
+        causal: options.causal,
+        length: arrays.heads().first().map_or(0, |h| h.queries.rows()),
         widths: widths.collect(),
         mean_of_values: column(&|r| r.mean_of_values),
     })
 }
 
-type Head = (Matrix<f64>, Matrix<f64>, Matrix<f64>);
-
-/// The errors of one head; one a width, and that of the mean.
+/// The errors of one head: one per width, and that of the mean.
 struct Errors {
     with_features: Vec<f64>,
     window_alone: Vec<f64>,
     mean_of_values: f64,
 }
 
-fn one(request: &Request, (q, k, v): &Head) -> Result<Errors> {
+fn head_errors(options: &NearOptions, head: &Head) -> Result<Errors> {
+    let (q, k) = (&head.queries, &head.keys);
+    let v = head.values.as_ref().ok_or_else(|| {
+        Error::invalid("values", "there are none; the error of attention needs one per key")
+    })?;
+    if q.rows() != k.rows() {
+        let reason = format!(
+            "{} for {} queries; a near field needs as many keys as queries: both are places in \
+             one sequence",
+            k.rows(),
+            q.rows()
+        );
+        return Err(Error::invalid("keys", reason));
+    }
     let (length, dim) = q.shape();
     let kernel = Kernel::attention(dim);
-    let shape = |m: &Matrix<f64>| [1, 1, m.rows(), m.columns()];
-    let tensors = || -> favor::Result<_> {
-        Ok((
-            Tensor::new(q.as_slice(), shape(q))?,
-            Tensor::new(k.as_slice(), shape(k))?,
-            Tensor::new(v.as_slice(), shape(v))?,
-        ))
-    };
-    let (tq, tk, tv) = tensors()?;
-    let options = Options { causal: request.causal, ..Options::default() };
+    let tensor = |m| Tensor::new(Matrix::as_slice(m), [1, 1, m.rows(), m.columns()]);
+    let (tq, tk, tv) = (tensor(q)?, tensor(k)?, tensor(v)?);
+    let attention_options = Options { causal: options.causal, ..Options::default() };
     let matrix = |out: Vec<f64>| Matrix::new(out, length, v.columns());
-    let exact = matrix(exact_attention_tensors(kernel, tq, tk, tv, &options)?)?;
+    let exact = matrix(exact_attention_tensors(kernel, tq, tk, tv, &attention_options)?)?;
     let (mq, mk) = (Moments::of(q.view())?, Moments::of(k.view())?);
     let mut with_features = vec![];
     let mut window_alone = vec![];
-    for &near in &request.widths {
+    for &near in &options.widths {
         let mut sum = 0.0;
         for draw in 0..DRAWS {
-            let spec = FeatureSpec::new(request.family, request.features)
+            let spec = FeatureSpec::new(options.family, options.features)
                 .kernel(kernel)
-                .seed(request.seed + draw);
+                .seed(options.seed + draw);
             let map = [spec.fit(&mq, &mk)?];
-            let out = attention(&map, tq, tk, tv, &Options { near, ..options })?;
+            let out = attention(&map, tq, tk, tv, &Options { near, ..attention_options })?;
             sum += relative_error(&matrix(out)?, &exact);
         }
         with_features.push(sum / DRAWS as f64);
-        let alone = window(kernel, (q, k, v), near, request.causal)?;
+        let alone = window(kernel, (q, k, v), near, options.causal)?;
         window_alone.push(relative_error(&alone, &exact));
     }
-    let mean = window(kernel.scaled(1e-9)?, (q, k, v), length, request.causal)?;
+    let mean = window(kernel.scaled(1e-9)?, (q, k, v), length, options.causal)?;
     let mean_of_values = relative_error(&mean, &exact);
     Ok(Errors { with_features, window_alone, mean_of_values })
 }
@@ -172,14 +207,9 @@ fn window(
     Ok(out)
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-impl Found {
+impl NearReport {
     /// A table for people.
     pub fn to_text(&self) -> String {
-        let percent = |x: f64| format!("{:.1} %", 100.0 * x);
         let worst = |v: &[f64]| v.iter().copied().fold(0.0, f64::max);
         let mut table = Table::new("window");
         for (group, name) in [

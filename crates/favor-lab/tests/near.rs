@@ -1,36 +1,24 @@
-//! `near` on small files: what windows must do whatever the data, and refusals.
+//! `near` on small arrays: what windows must do whatever the data, and refusals.
 
-use favor::{Family, Matrix, draw::Stream};
-use favor_lab::near::{Request, measure};
-use favor_lab::progress::silent;
-use std::path::Path;
+use favor::draw::Stream;
+use favor_io::progress::silent;
+use favor_io::{HeadArrays, Stack};
+use favor_lab::near::{NearOptions, measure};
 
-fn write(folder: &Path, name: &str, rows: usize, seed: u64) -> String {
+fn rows(count: usize, seed: u64) -> Stack {
     let mut stream = Stream::new(seed, 0);
-    let m = Matrix::from_fn(rows, 4, |_, _| 2.0 * stream.normal());
-    let line = |row: &[f64]| row.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
-    let path = folder.join(name);
-    std::fs::write(&path, m.view().iter().map(line).collect::<Vec<_>>().join("\n")).unwrap();
-    path.display().to_string()
+    Stack::new((0..4 * count).map(|_| 2.0 * stream.normal()).collect(), &[count, 4]).unwrap()
 }
 
-fn request(folder: &Path, causal: bool) -> Request {
-    let file = |name: &str, seed| write(folder, name, 200, seed);
-    Request {
-        files: [file("q.csv", 1), file("k.csv", 2), file("v.csv", 3)],
-        widths: vec![0, 64, 200],
-        features: 32,
-        family: Family::Balanced,
-        causal,
-        seed: 0,
-    }
+fn options() -> NearOptions {
+    NearOptions::default().widths(vec![0, 64, 200]).features(32)
 }
 
 #[test]
 fn windows_lower_the_error_down_to_nothing() {
+    let arrays = HeadArrays::new(rows(200, 1), rows(200, 2), Some(rows(200, 3))).unwrap();
     for causal in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let found = measure(&request(folder.path(), causal), &silent).unwrap();
+        let found = measure(&arrays, &options().causal(causal), &silent).unwrap();
         let errors: Vec<f64> = found.widths.iter().map(|w| w.with_features[0]).collect();
         assert!(errors[0] > errors[1], "{errors:?}");
         // A window over the whole sequence is exact attention, with features or alone.
@@ -45,13 +33,15 @@ fn windows_lower_the_error_down_to_nothing() {
 }
 
 #[test]
-fn sequences_of_two_lengths_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut request = request(folder.path(), false);
-    request.files[0] = write(folder.path(), "short.csv", 150, 4);
-    let message = measure(&request, &silent).unwrap_err().to_string();
-    assert!(message.contains("as many keys as queries"), "{message}");
-    request.widths.clear();
-    let message = measure(&request, &silent).unwrap_err().to_string();
-    assert!(message.contains("at least one width"), "{message}");
+fn what_makes_no_sense_is_refused() {
+    let refused = |queries: Stack, values: Option<Stack>, options: &NearOptions, words: &str| {
+        let arrays = HeadArrays::new(queries, rows(200, 2), values).unwrap();
+        let message = measure(&arrays, options, &silent).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+    };
+    let values = || Some(rows(200, 3));
+    refused(rows(150, 4), values(), &options(), "keys: 200 for 150 queries; a near field needs");
+    refused(rows(200, 1), None, &options(), "values: there are none");
+    refused(rows(200, 1), values(), &options().widths(vec![]), "widths: give at least one");
+    refused(rows(200, 1), values(), &options().features(0), "features: 0 is too few");
 }

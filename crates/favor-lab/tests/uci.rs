@@ -2,21 +2,19 @@
 
 use favor::Family;
 use favor::draw::Stream;
-use favor_lab::data::{DataFolder, data_folder};
-use favor_lab::progress::{Tick, silent};
-use favor_lab::uci::{QueryMoments, Reproduction, Set, Setup, reproduce};
+use favor_io::data::{ChosenBy, DataFolder, data_folder};
+use favor_io::progress::{Tick, silent};
+use favor_lab::uci::{QueryMoments, Reproduction, Set, UciOptions, reproduce};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-fn tiny() -> Setup {
-    Setup {
-        sets: vec![Set::Banknote, Set::Car],
-        features: vec![8, 32],
-        sigmas: vec![0.3, 1.0, 2.0],
-        seeds: 3,
-        ..Setup::paper()
-    }
+fn tiny() -> UciOptions {
+    UciOptions::paper()
+        .sets(vec![Set::Banknote, Set::Car])
+        .features(vec![8, 32])
+        .sigmas(vec![0.3, 1.0, 2.0])
+        .seeds(3)
 }
 
 /// Two sets in their formats: clusters that are far apart, and words of which one decides.
@@ -43,9 +41,9 @@ fn written(folder: &Path) -> DataFolder {
     data_folder(Some(folder.to_path_buf()))
 }
 
-fn run(setup: &Setup) -> Reproduction {
+fn run(options: &UciOptions) -> Reproduction {
     let folder = tempfile::tempdir().unwrap();
-    reproduce(setup, &written(folder.path()), &folder.path().join("out"), &silent).unwrap()
+    reproduce(options, &written(folder.path()), &folder.path().join("out"), &silent).unwrap()
 }
 
 #[test]
@@ -94,9 +92,9 @@ fn the_seed_decides_and_threads_do_not_show() {
     let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     let first = pool(1).install(|| run(&tiny()));
     assert_eq!(first, pool(3).install(|| run(&tiny())));
-    assert_ne!(first.sets, run(&Setup { seed: 1, ..tiny() }).sets);
+    assert_ne!(first.sets, run(&tiny().seed(1)).sets);
     // A set does not change with the company that it keeps.
-    let alone = run(&Setup { sets: vec![Set::Car], ..tiny() });
+    let alone = run(&tiny().sets(vec![Set::Car]));
     assert_eq!(alone.sets[0], first.sets[1]);
 }
 
@@ -106,11 +104,11 @@ fn equal_moments_make_families_equal() {
         let curves = &found.sets[0].curves;
         curves.iter().find(|c| c.family == family).unwrap().points.clone()
     };
-    let few = Setup { sets: vec![Set::Banknote], features: vec![2, 4], seeds: 8, ..tiny() };
+    let few = tiny().sets(vec![Set::Banknote]).features(vec![2, 4]).seeds(8);
     let found = run(&few);
     assert_eq!(points(&found, Family::Ge), points(&found, Family::Sade));
     assert!(found.to_text(Path::new("out")).contains("SADE equals GE"));
-    let found = run(&Setup { moments: QueryMoments::Queries, ..few });
+    let found = run(&few.moments(QueryMoments::Queries));
     assert_ne!(points(&found, Family::Ge), points(&found, Family::Sade));
     assert!(!found.to_text(Path::new("out")).contains("SADE equals GE"));
 }
@@ -132,20 +130,20 @@ fn refusals_say_what_is_wrong_and_write_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let good = written(folder.path());
-    let refused = |setup: &Setup, data: &DataFolder, parts: &[&str]| {
-        let message = reproduce(setup, data, &out, &silent).unwrap_err().to_string();
+    let refused = |options: &UciOptions, data: &DataFolder, parts: &[&str]| {
+        let message = reproduce(options, data, &out, &silent).unwrap_err().to_string();
         assert!(parts.iter().all(|p| message.contains(p)), "{message:?} lacks {parts:?}");
         assert!(!out.exists());
     };
     let absent = data_folder(Some(folder.path().join("absent")));
-    refused(&tiny(), &absent, &["--data", "absent", "banknote.txt"]);
-    let default = DataFolder { asked_for: false, ..absent };
-    refused(&tiny(), &default, &["absent", "car.data"]);
-    refused(&Setup::paper(), &good, &["abalone.data", "no such file"]);
-    refused(&Setup { seeds: 1, ..tiny() }, &good, &["between 2 and"]);
-    refused(&Setup { features: vec![0], ..tiny() }, &good, &["features above zero"]);
-    refused(&Setup { sigmas: vec![f64::NAN], ..tiny() }, &good, &["positive σ"]);
-    refused(&Setup { sets: vec![], ..tiny() }, &good, &["a set"]);
+    refused(&tiny(), &absent, &["absent", "does not exist", "banknote.txt"]);
+    let default = DataFolder { chosen_by: ChosenBy::Default, ..absent };
+    refused(&tiny(), &default, &["absent", "FAVOR_DATA", "car.data"]);
+    refused(&UciOptions::paper(), &good, &["abalone.data", "no such file"]);
+    refused(&tiny().seeds(1), &good, &["seeds: 1", "between 2 and"]);
+    refused(&tiny().features(vec![0]), &good, &["features:", "above zero"]);
+    refused(&tiny().sigmas(vec![f64::NAN]), &good, &["sigmas:", "above zero"]);
+    refused(&tiny().sets(vec![]), &good, &["sets: give at least one"]);
     let path = folder.path().join("uci8/banknote.txt");
     let text = std::fs::read_to_string(&path).unwrap() + "1,2,3\n";
     std::fs::write(&path, text).unwrap();
@@ -154,23 +152,14 @@ fn refusals_say_what_is_wrong_and_write_nothing() {
 
 #[test]
 fn the_real_sets_have_the_known_shapes_and_accuracies() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folder =
-        std::env::var_os("FAVOR_DATA").map_or_else(|| root.join("../shared/data"), PathBuf::from);
-    if !folder.join("uci8").is_dir() {
-        eprintln!("skipped: no uci8 in {}", folder.display());
-        return;
-    }
-    let setup = Setup {
-        families: vec![Family::Pos],
-        features: vec![4],
-        // The part of the grid that the exact kernel chooses from.
-        sigmas: Setup::paper().sigmas[4..7].to_vec(),
-        seeds: 2,
-        ..Setup::paper()
-    };
+    let Some(sets) = favor_testing::data("uci8") else { return };
+    let folder = data_folder(sets.parent().map(Path::to_path_buf));
+    // The part of the grid that the exact kernel chooses from.
+    let sigmas = UciOptions::paper().sigmas[4..7].to_vec();
+    let options = UciOptions::paper().families(vec![Family::Pos]).features(vec![4]);
+    let options = options.sigmas(sigmas).seeds(2);
     let out = tempfile::tempdir().unwrap();
-    let found = reproduce(&setup, &data_folder(Some(folder)), out.path(), &silent).unwrap();
+    let found = reproduce(&options, &folder, out.path(), &silent).unwrap();
     // Rows, columns, classes, and the accuracy of the exact kernel on some other division.
     let known = [
         (4177, 10, 28, 0.268),

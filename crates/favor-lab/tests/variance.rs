@@ -1,17 +1,18 @@
 //! The variance experiment on a small scale.
 
 use favor::Family;
-use favor_lab::families::SHOWN;
-use favor_lab::progress::silent;
-use favor_lab::variance::{DataFolder, Regime, Setup, data_folder, reproduce};
-use std::path::{Path, PathBuf};
+use favor_io::data::{ChosenBy, DataFolder, data_folder};
+use favor_io::progress::silent;
+use favor_lab::families::compared;
+use favor_lab::variance::{Regime, VarianceOptions, reproduce};
+use std::path::Path;
 
-fn tiny() -> Setup {
-    Setup { sigmas: vec![0.1, 0.5], rows: 60, sets: 2, ..Setup::paper() }
+fn tiny() -> VarianceOptions {
+    VarianceOptions::paper().sigmas(vec![0.1, 0.5]).rows(60).sets(2)
 }
 
 fn nowhere(folder: &Path) -> DataFolder {
-    DataFolder { path: folder.join("nothing"), chosen_by: "the test", asked_for: false }
+    DataFolder { path: folder.join("nothing"), chosen_by: ChosenBy::Default }
 }
 
 #[test]
@@ -28,7 +29,7 @@ fn without_files_the_synthetic_regimes_run() {
     let csv = std::fs::read_to_string(out.join("variance.csv")).unwrap();
     let header = csv.lines().next().unwrap();
     assert!(header.starts_with("regime,sigma,family,log_relative_variance,"));
-    assert_eq!(csv.lines().count(), 1 + 3 * 2 * SHOWN.len());
+    assert_eq!(csv.lines().count(), 1 + 3 * 2 * compared().len());
     assert!(csv.lines().all(|l| l.split(',').count() == header.split(',').count()));
     let svg = std::fs::read_to_string(out.join("variance.svg")).unwrap();
     roxmltree::Document::parse(&svg).unwrap();
@@ -57,16 +58,12 @@ fn curves_have_the_known_order_and_measure() {
 
 #[test]
 fn images_are_used_when_they_are_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folder =
-        std::env::var_os("FAVOR_DATA").map_or_else(|| root.join("../shared/data"), PathBuf::from);
-    if !folder.join("mnist").is_dir() {
-        eprintln!("skipped: no images in {}", folder.display());
-        return;
-    }
+    let Some(mnist) = favor_testing::data("mnist") else { return };
+    let Some(_) = favor_testing::data("cifar10") else { return };
+    let folder = data_folder(mnist.parent().map(Path::to_path_buf));
     let out = tempfile::tempdir().unwrap();
-    let setup = Setup { rows: 300, sigmas: vec![0.5], ..tiny() };
-    let found = reproduce(&setup, &data_folder(Some(folder)), out.path(), &silent).unwrap();
+    let options = tiny().rows(300).sigmas(vec![0.5]);
+    let found = reproduce(&options, &folder, out.path(), &silent).unwrap();
     assert!(found.missing.is_none());
     let gap = |regime, better, worse| {
         let value = |family| {
@@ -88,7 +85,7 @@ fn refusals_name_the_folder() {
     let asked = data_folder(Some(folder.path().join("absent")));
     let out = folder.path().join("out");
     let message = reproduce(&tiny(), &asked, &out, &silent).unwrap_err().to_string();
-    assert!(message.contains("absent") && message.contains("--data"), "{message}");
+    assert!(message.contains("absent does not exist") && message.contains("mnist"), "{message}");
     assert!(!out.exists());
     // Where a file stands, no folder can be made.
     let blocked = folder.path().join("file");

@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// A file could not be written.
     #[error(transparent)]
-    Output(#[from] favor_lab::output::OutputError),
+    Output(#[from] favor_io::OutputError),
     /// An argument outside its domain.
     #[error("{what}: {reason}")]
     Invalid {

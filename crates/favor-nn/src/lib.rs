@@ -6,7 +6,6 @@ pub mod audio;
 pub mod bert;
 mod error;
 mod layer;
-mod npy;
 mod op;
 pub mod run;
 pub mod speech;

@@ -1,14 +1,13 @@
 //! What random features are worth on given arrays.
 
-use crate::arguments::Whole;
+use crate::arguments::{self, Whole};
 use crate::arrays;
 use crate::errors;
 use crate::run::run;
-use favor::{Family, Kernel, Matrix};
-use favor_lab::families::SHOWN;
-use favor_lab::input::Heads;
-use favor_lab::inspect::{InputScale, Request, inspect_arrays};
-use favor_lab::progress::silent;
+use favor::Family;
+use favor_inspect::InspectOptions;
+use favor_io::progress::silent;
+use favor_io::{HeadArrays, Stack};
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 
@@ -28,64 +27,29 @@ pub(crate) fn inspect(
     families: Option<Vec<String>>,
     seed: Whole,
 ) -> PyResult<(String, String)> {
-    let (q, k) = (heads("queries", queries)?, heads("keys", keys)?);
-    let v = values.map(|v| heads("values", v)).transpose()?;
-    let dim = q.heads.first().map_or(1, Matrix::columns);
+    let (queries, keys) = (stack("queries", queries)?, stack("keys", keys)?);
+    let values = values.map(|v| stack("values", v)).transpose()?;
+    let heads = HeadArrays::new(queries, keys, values).map_err(|e| errors::value(e.to_string()))?;
     // With values it is about attention, without them about the kernel itself.
-    let usual = if v.is_some() { "attention" } else { "softmax" }.into_pyobject(py)?.into_any();
-    let kernel = crate::arguments::kernel(kernel.unwrap_or(&usual), scale, dim)?;
-    let families = match families {
-        None => SHOWN.to_vec(),
-        Some(names) => {
-            let parsed: Result<Vec<Family>, _> = names.iter().map(|n| n.parse()).collect();
-            parsed.map_err(errors::library)?
-        }
-    };
-    let request = Request {
-        values: v.as_ref().map(|_| "in memory".into()),
-        alpha: kernel.alpha(),
-        scale: match kernel.scale() {
-            s if s == Kernel::attention(dim).scale() => InputScale::Attention,
-            s => InputScale::Factor(s),
-        },
-        features: features
-            .map_or_else(|| vec![64, 256], |all| all.into_iter().map(Whole::count).collect()),
-        families,
-        seed: seed.0,
-        ..Request::new("in memory", "in memory")
-    };
-    let found = run(py, f64::INFINITY, move |_| {
-        // The messages are written for the command, whose arguments begin with dashes.
-        inspect_arrays(&request, q, k, v, &silent).map_err(|e| e.to_string().replace("--", ""))
-    })?;
+    let usual = if heads.has_values() { "attention" } else { "softmax" };
+    let usual = usual.into_pyobject(py)?.into_any();
+    let kernel = arguments::kernel(kernel.unwrap_or(&usual), scale, heads.dim())?;
+    let mut options = InspectOptions::new(kernel).seed(seed.0);
+    if let Some(features) = features {
+        options = options.features(features.into_iter().map(Whole::count).collect());
+    }
+    if let Some(names) = families {
+        let parsed: favor::Result<Vec<Family>> = names.iter().map(|n| n.parse()).collect();
+        options = options.families(parsed.map_err(errors::library)?);
+    }
+    let found = run(py, f64::INFINITY, move |_| favor_inspect::inspect(&heads, &options, &silent))?;
     Ok((found.to_text(), found.to_json()))
 }
 
 /// Rows and columns, heads × rows × columns, or a batch of one such stack.
-fn heads(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Heads> {
+fn stack(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Stack> {
     let array = arrays::array(name, value)?;
     let shape = array.shape().to_vec();
-    let (count, rows, columns) = match shape[..] {
-        [rows, columns] => (1, rows, columns),
-        [heads, rows, columns] | [1, heads, rows, columns] => (heads, rows, columns),
-        _ => {
-            return Err(errors::value(format!(
-                "{name} has shape {shape:?}; rows × columns or heads × rows × columns is needed"
-            )));
-        }
-    };
-    if count * rows * columns == 0 {
-        return Err(errors::value(format!("{name} is empty: its shape is {shape:?}")));
-    }
-    let flat = array.call_method1("reshape", (count * rows, columns))?;
-    let all = arrays::doubles(name, &flat)?;
-    let all = all.rows().map_err(errors::library)?;
-    all.check_finite(match name {
-        "queries" => "queries",
-        "keys" => "keys",
-        _ => "values",
-    })
-    .map_err(errors::library)?;
-    let head = |h: usize| all.slice(h * rows, (h + 1) * rows).to_f64(1.0);
-    Ok(Heads { heads: (0..count).map(head).collect(), three_dimensional: shape.len() > 2 })
+    let flat = arrays::vector(name, &array.call_method1("reshape", (-1,))?)?;
+    Stack::new(flat, &shape).map_err(|problem| errors::value(format!("{name}: {problem}")))
 }

@@ -151,8 +151,7 @@ impl FeatureMap {
     /// Writes a safetensors file, whole or not at all.
     fn save(&self, path: PathBuf) -> PyResult<()> {
         let bytes = self.0.to_bytes().map_err(errors::library)?;
-        favor_lab::output::write_atomically(path, &bytes)
-            .map_err(|e| PyOSError::new_err(e.to_string()))
+        favor_io::write_atomically(path, &bytes).map_err(|e| PyOSError::new_err(e.to_string()))
     }
 
     /// Reads a file that `save` wrote.

@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::terminal::{self, Bar};
-use favor_lab::bench::{Request, Work, run, to_json, to_text};
+use favor_lab::bench::{BenchOptions, Work, run, to_json, to_text};
 
 const EXAMPLES: &str = "Examples:
   favor bench
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     heads: usize,
     /// The family of the maps
     #[arg(long, value_name = "NAME", default_value = "balanced")]
-    family: favor_lab::Family,
+    family: favor::Family,
     /// Threads; all cores by default
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -51,19 +51,18 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = Request {
-            works: self.work.unwrap_or_else(|| Work::OURS.to_vec()),
-            lengths: self.length,
-            features: self.features,
-            dim: self.dim,
-            heads: self.heads,
-            family: self.family,
-            threads: self.threads,
-            runs: self.runs,
-            seed: self.seed,
-        };
+        let options = BenchOptions::default()
+            .works(self.work.unwrap_or_else(|| Work::OURS.to_vec()))
+            .lengths(self.length)
+            .features(self.features)
+            .dim(self.dim)
+            .heads(self.heads)
+            .family(self.family)
+            .threads(self.threads)
+            .runs(self.runs)
+            .seed(self.seed);
         let bar = Bar::new("bench");
-        let measured = run(&request, &|tick| bar.show(tick))?;
+        let measured = run(&options, &|tick| bar.show(tick))?;
         drop(bar);
         terminal::print(&if self.json { to_json(&measured) } else { to_text(&measured) })
     }

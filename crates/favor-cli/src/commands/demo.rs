@@ -2,7 +2,8 @@
 
 use crate::failure::Outcome;
 use crate::terminal::{self, Bar};
-use favor_lab::{demo, output};
+use favor_io::write_atomically;
+use favor_lab::demo;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -27,9 +28,9 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let bar = Bar::new("demo");
-        let found = demo::run(&demo::Setup::new(self.seed), &|tick| bar.show(tick))?;
+        let found = demo::run(&demo::DemoOptions::new(self.seed), &|tick| bar.show(tick))?;
         drop(bar);
-        output::write_atomically(&self.out, found.to_html().as_bytes())?;
+        write_atomically(&self.out, found.to_html().as_bytes())?;
         terminal::print(&found.to_text(&self.out))
     }
 }

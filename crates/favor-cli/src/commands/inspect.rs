@@ -1,9 +1,13 @@
 //! `favor inspect`.
 
 use crate::failure::Outcome;
+use crate::list::List;
 use crate::terminal::{self, Bar};
-use favor_lab::inspect::{InputScale, Request, inspect};
-use favor_lab::{families, output};
+use clap::builder::RangedU64ValueParser;
+use favor::{Family, Kernel};
+use favor_inspect::{InspectOptions, MOST_FEATURES, compared, inspect};
+use favor_io::{HeadArrays, write_atomically};
+use favor_lab::inspection;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -11,7 +15,7 @@ const EXAMPLES: &str = "Examples:
   favor inspect --queries qkv.npz:q --keys qkv.npz:k --values qkv.npz:v --attention
   favor inspect --queries x.csv --keys x.csv --alpha -0.5 --families sde,balanced --json";
 
-/// Say how well random features serve on given queries and keys.
+/// Say what random features are worth on given queries and keys.
 ///
 /// For every head and family: the variance of the features in closed form, how many features an
 /// error of 10 % needs, what was measured, and what to do. Files end in .npy, .npz, .safetensors or
@@ -25,7 +29,7 @@ pub(crate) struct Arguments {
     /// Keys, with as many heads and columns as the queries, as in k.npy
     #[arg(long, value_name = "FILE")]
     keys: String,
-    /// Values, one row a key: adds the error of the attention output, as in v.npy
+    /// Values, one row per key: adds the error of the attention output, as in v.npy
     #[arg(long, value_name = "FILE")]
     values: Option<String>,
     /// The kernel exp(A‖x‖² + xᵀy + A‖y‖²): 0 is softmax, -0.5 the Gaussian
@@ -33,16 +37,17 @@ pub(crate) struct Arguments {
     alpha: f64,
     /// Numbers of features to measure at, as in 64,256
     #[arg(long, value_name = "M,…", default_value = "64,256", value_delimiter = ',')]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_FEATURES as u64))]
     features: Vec<usize>,
     /// Families to compare: all, or names with commas, as in sde,balanced
-    #[arg(long, value_name = "NAME,…", default_value = "all")]
-    families: String,
+    #[arg(long, value_name = "NAME,…", default_value = "all", value_parser = families)]
+    families: List<Family>,
     /// Multiply queries and keys by d^(-1/4), as attention does
     #[arg(long, conflicts_with = "scale")]
     attention: bool,
     /// Multiply queries and keys by a number, as in 0.5, or by "attention"
     #[arg(long, value_name = "S", value_parser = scale, allow_negative_numbers = true)]
-    scale: Option<InputScale>,
+    scale: Option<Scale>,
     /// Print JSON at full precision instead of tables
     #[arg(long)]
     json: bool,
@@ -54,35 +59,49 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-fn scale(text: &str) -> Result<InputScale, String> {
+/// What queries and keys are multiplied by.
+#[derive(Debug, Clone, Copy)]
+enum Scale {
+    Attention,
+    Factor(f64),
+}
+
+fn families(text: &str) -> Result<List<Family>, String> {
+    List::parse(text, &compared())
+}
+
+fn scale(text: &str) -> Result<Scale, String> {
     match text {
-        "attention" => Ok(InputScale::Attention),
+        "attention" => Ok(Scale::Attention),
         _ => text
             .parse()
-            .map(InputScale::Factor)
+            .map(Scale::Factor)
             .map_err(|_| "give a positive number or \"attention\"".to_owned()),
     }
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = Request {
-            values: self.values,
-            alpha: self.alpha,
-            scale: match self.attention {
-                true => InputScale::Attention,
-                false => self.scale.unwrap_or(InputScale::AsGiven),
-            },
-            features: self.features,
-            families: families::parse(&self.families)?,
-            seed: self.seed,
-            ..Request::new(self.queries, self.keys)
+        let arrays = HeadArrays::read(&self.queries, &self.keys, self.values.as_deref())?;
+        let scale = match self.scale {
+            _ if self.attention => Scale::Attention,
+            Some(scale) => scale,
+            None => Scale::Factor(1.0),
         };
+        let scale = match scale {
+            Scale::Attention => Kernel::attention(arrays.dim()).scale(),
+            Scale::Factor(factor) => factor,
+        };
+        let options = InspectOptions::new(Kernel::new(self.alpha, scale)?)
+            .features(self.features)
+            .families(self.families.0)
+            .seed(self.seed);
         let bar = Bar::new("inspect");
-        let found = inspect(&request, &|tick| bar.show(tick))?;
+        let mut found = inspect(&arrays, &options, &|tick| bar.show(tick))?;
         drop(bar);
+        found.hint = found.hint.map(|hint| format!("{hint}; --attention does so here"));
         if let Some(path) = &self.plot {
-            output::write_atomically(path, found.to_svg().as_bytes())?;
+            write_atomically(path, inspection::to_svg(&found).as_bytes())?;
         }
         terminal::print(&if self.json { found.to_json() } else { found.to_text() })
     }

@@ -1,4 +1,4 @@
-//! The subcommands: each turns its arguments into plain data and calls one function of the lab.
+//! The subcommands: each turns its arguments into plain data and calls one function of a library.
 
 mod bench;
 #[cfg(feature = "cluster")]

@@ -2,8 +2,8 @@
 
 use crate::failure::Outcome;
 use crate::terminal::{self, Bar};
-use favor_lab::near::{Request, measure};
-use favor_lab::output;
+use favor_io::{HeadArrays, write_atomically};
+use favor_lab::near::{NearOptions, measure};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -12,7 +12,7 @@ const EXAMPLES: &str = "Examples:
 
 /// Measure what exact neighbours around each query do to the error of attention.
 ///
-/// Keys within the window count exactly, all others by features, in one normalisation. Beside it
+/// Keys within the window count exactly, all others by features, in one normalisation. Next to it
 /// stand the window alone and the plain mean of the values. Queries and keys are multiplied by
 /// d^(-1/4), as attention does; the maps are fitted to each head.
 #[derive(Debug, clap::Args)]
@@ -21,10 +21,10 @@ pub(crate) struct Arguments {
     /// Queries, as in q.npy, or file:array as in qkv.npz:q
     #[arg(long, value_name = "FILE")]
     queries: String,
-    /// Keys, one a query
+    /// Keys, one per query
     #[arg(long, value_name = "FILE")]
     keys: String,
-    /// Values, one a key
+    /// Values, one per key
     #[arg(long, value_name = "FILE")]
     values: String,
     /// Widths of the near field: keys before and behind each query
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     features: usize,
     /// The family of the maps
     #[arg(long, value_name = "NAME", default_value = "balanced")]
-    family: favor_lab::Family,
+    family: favor::Family,
     /// Queries see only keys that are not later
     #[arg(long)]
     causal: bool,
@@ -52,19 +52,18 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = Request {
-            files: [self.queries, self.keys, self.values],
-            widths: self.windows,
-            features: self.features,
-            family: self.family,
-            causal: self.causal,
-            seed: self.seed,
-        };
+        let arrays = HeadArrays::read(&self.queries, &self.keys, Some(&self.values))?;
+        let options = NearOptions::default()
+            .widths(self.windows)
+            .features(self.features)
+            .family(self.family)
+            .causal(self.causal)
+            .seed(self.seed);
         let bar = Bar::new("near");
-        let found = measure(&request, &|tick| bar.show(tick))?;
+        let found = measure(&arrays, &options, &|tick| bar.show(tick))?;
         drop(bar);
         if let Some(path) = &self.plot {
-            output::write_atomically(path, found.to_svg().as_bytes())?;
+            write_atomically(path, found.to_svg().as_bytes())?;
         }
         terminal::print(&if self.json { found.to_json() } else { found.to_text() })
     }

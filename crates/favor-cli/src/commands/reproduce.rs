@@ -1,15 +1,16 @@
 //! `favor reproduce`.
 
 use crate::failure::Outcome;
+use crate::list::List;
 use crate::terminal::{self, Bar};
-use favor_lab::data::data_folder;
-use favor_lab::uci::{self, QueryMoments};
+use favor_io::data::data_folder;
+use favor_lab::uci::{self, QueryMoments, Set, UciOptions};
 use favor_lab::variance;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
   favor reproduce variance
-  favor reproduce variance --data ../shared/data --out figures
+  favor reproduce variance --data data --out figures
   favor reproduce uci
   favor reproduce uci --sets wifi,car --seeds 5";
 
@@ -33,12 +34,12 @@ enum Experiment {
 
 /// Compare the variances of all families on six kinds of data (Figures 1 and 5).
 ///
-/// Writes variance.csv and variance.svg and prints the paper's findings beside ours. The kinds of
+/// Writes variance.csv and variance.svg and prints the paper's findings next to ours. The kinds of
 /// data that need image files are left out, and named, when the files are not there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct Variance {
-    /// Folder with mnist/ and cifar10/ [default: $FAVOR_DATA, else ../shared/data]
+    /// Folder with mnist/ and cifar10/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder for variance.csv and variance.svg; made if it is not there
@@ -49,19 +50,19 @@ struct Variance {
 /// Compare the families in kernel classification on eight UCI sets (Figure 6).
 ///
 /// Writes uci.csv and uci.svg and prints the accuracies, the ranking and the paper's findings
-/// beside ours. The whole takes a few minutes.
+/// next to ours. The whole takes a few minutes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct Uci {
-    /// Folder with uci8/, which holds the files of the sets [default: $FAVOR_DATA, else ../shared/data]
+    /// Folder with uci8/, which holds the files of the sets [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder for uci.csv and uci.svg; made if it is not there
     #[arg(long, value_name = "DIR", default_value = "favor-uci")]
     out: PathBuf,
     /// Sets: abalone, banknote, car, yeast, cmc, nursery, wifi, chess, with commas; or all
-    #[arg(long, value_name = "NAME,…", default_value = "all")]
-    sets: String,
+    #[arg(long, value_name = "NAME,…", default_value = "all", value_parser = sets)]
+    sets: List<Set>,
     /// Draws of random features that accuracies are averaged over
     #[arg(long, value_name = "N", default_value_t = 50)]
     seeds: u64,
@@ -72,6 +73,10 @@ struct Uci {
     /// Decides the division of the sets and all draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+}
+
+fn sets(text: &str) -> Result<List<Set>, String> {
+    List::parse(text, &Set::ALL)
 }
 
 fn moments(text: &str) -> Result<QueryMoments, String> {
@@ -97,27 +102,29 @@ impl Arguments {
 
 impl Variance {
     fn run(self) -> Outcome {
+        let options = variance::VarianceOptions::paper();
         let bar = Bar::new("variance");
-        let setup = variance::Setup::paper();
         let folder = data_folder(self.data);
-        let found = variance::reproduce(&setup, &folder, &self.out, &|tick| bar.show(tick))?;
+        let found = variance::reproduce(&options, &folder, &self.out, &|tick| bar.show(tick))?;
         drop(bar);
-        terminal::print(&found.to_text(&self.out))
+        let mut text = found.to_text(&self.out);
+        if found.missing.is_some() {
+            text.push_str("choose the folder of the images with --data or FAVOR_DATA\n");
+        }
+        terminal::print(&text)
     }
 }
 
 impl Uci {
     fn run(self) -> Outcome {
-        let setup = uci::Setup {
-            sets: uci::parse_sets(&self.sets)?,
-            seeds: self.seeds,
-            moments: self.moments,
-            seed: self.seed,
-            ..uci::Setup::paper()
-        };
+        let options = UciOptions::paper()
+            .sets(self.sets.0)
+            .seeds(self.seeds)
+            .moments(self.moments)
+            .seed(self.seed);
         let bar = Bar::new("uci");
         let folder = data_folder(self.data);
-        let found = uci::reproduce(&setup, &folder, &self.out, &|tick| bar.show(tick))?;
+        let found = uci::reproduce(&options, &folder, &self.out, &|tick| bar.show(tick))?;
         drop(bar);
         terminal::print(&found.to_text(&self.out))
     }

@@ -1,6 +1,6 @@
 //! Data to measure on: queries, keys and values of heads that are not all alike.
 
-use super::Request;
+use super::BenchOptions;
 use crate::Result;
 use favor::draw::Stream;
 use favor::{FeatureMap, FeatureSpec, Kernel, Moments, Rows, Tensor};
@@ -13,10 +13,10 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    pub(super) fn new(request: &Request, length: usize) -> Result<Self> {
-        let shape = [1, request.heads, length, request.dim];
+    pub(super) fn new(options: &BenchOptions, length: usize) -> Result<Self> {
+        let shape = [1, options.heads, length, options.dim];
         let count = shape.iter().product();
-        let mut stream = Stream::new(request.seed, 77);
+        let mut stream = Stream::new(options.seed, 77);
         // A table of normals, walked through at odd steps: drawing every number would take longer
         // than the measurement.
         let table: Vec<f32> = (0..65_537).map(|_| stream.normal() as f32).collect();
@@ -31,13 +31,13 @@ impl Inputs {
     }
 
     /// One map for all heads, fitted on the first.
-    pub(super) fn map(&self, request: &Request, features: usize) -> Result<FeatureMap> {
+    pub(super) fn map(&self, options: &BenchOptions, features: usize) -> Result<FeatureMap> {
         let [_, _, length, dim] = self.shape;
         let rows = length.min(4096);
         let moments = |x: &[f32]| Moments::of(Rows::new(&x[..rows * dim], rows, dim)?);
-        let spec = FeatureSpec::new(request.family, features)
+        let spec = FeatureSpec::new(options.family, features)
             .kernel(Kernel::attention(dim))
-            .seed(request.seed);
+            .seed(options.seed);
         Ok(spec.fit(&moments(&self.q)?, &moments(&self.k)?)?)
     }
 }

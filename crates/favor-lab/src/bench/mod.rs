@@ -12,14 +12,15 @@ mod work;
 pub use report::{Measured, to_json, to_text};
 pub use work::Work;
 
-use crate::progress::{Counter, Listener};
 use crate::{Error, Result};
 use favor::Family;
+use favor_io::progress::{Counter, Listener};
 use inputs::Inputs;
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+#[non_exhaustive]
+pub struct BenchOptions {
     /// The kinds of work.
     pub works: Vec<Work>,
     /// Tokens, or points on each side of a product.
@@ -40,7 +41,7 @@ pub struct Request {
     pub seed: u64,
 }
 
-impl Default for Request {
+impl Default for BenchOptions {
     fn default() -> Self {
         Self {
             works: Work::OURS.to_vec(),
@@ -56,18 +57,48 @@ impl Default for Request {
     }
 }
 
-/// Measures every combination; exact work is left out where it would take minutes.
-pub fn run(request: &Request, listener: &Listener<'_>) -> Result<Vec<Measured>> {
-    let Request { works, lengths, features, dim, heads, runs, .. } = request;
-    let positive = [(*dim, "dim"), (*heads, "heads"), (*runs, "runs")];
-    for (value, name) in positive {
-        if value == 0 {
-            return Err(Error::Invalid(format!("{name} must be at least 1")));
+impl BenchOptions {
+    setters! {
+        /// Chooses the kinds of work.
+        works: Vec<Work>,
+        /// Chooses the numbers of tokens, or of points on each side of a product.
+        lengths: Vec<usize>,
+        /// Chooses the numbers of features.
+        features: Vec<usize>,
+        /// Chooses the dimension of keys and values.
+        dim: usize,
+        /// Chooses the number of heads.
+        heads: usize,
+        /// Chooses the family of the maps.
+        family: Family,
+        /// Chooses the number of threads.
+        threads: Option<usize>,
+        /// Chooses how often each measurement is run.
+        runs: usize,
+        /// Chooses the seed of data and draws.
+        seed: u64,
+    }
+
+    fn check(&self) -> Result<()> {
+        let sizes = [("dim", self.dim), ("heads", self.heads), ("runs", self.runs)];
+        let lengths = self.lengths.iter().map(|&n| ("lengths", n));
+        let features = self.features.iter().map(|&n| ("features", n));
+        let zero = sizes.into_iter().chain(lengths).chain(features).find(|(_, size)| *size == 0);
+        if let Some((what, _)) = zero {
+            return Err(Error::invalid(what, "0 is too few; give at least 1"));
+        }
+        let missing = [("works", self.works.is_empty()), ("features", self.features.is_empty())];
+        match missing.into_iter().find(|(_, missing)| *missing) {
+            Some((what, _)) => Err(Error::invalid(what, "give at least one")),
+            None => Ok(()),
         }
     }
-    if lengths.contains(&0) || features.contains(&0) {
-        return Err(Error::Invalid("lengths and features must be at least 1".into()));
-    }
+}
+
+/// Measures every combination; exact work is left out where it would take minutes.
+pub fn run(options: &BenchOptions, listener: &Listener<'_>) -> Result<Vec<Measured>> {
+    options.check()?;
+    let BenchOptions { works, lengths, features, .. } = options;
     let mut tasks = vec![];
     for &length in lengths {
         for &work in works {
@@ -81,9 +112,9 @@ pub fn run(request: &Request, listener: &Listener<'_>) -> Result<Vec<Measured>> 
     let mut measured = vec![];
     // Tasks come by length, so one set of inputs is in memory at a time.
     for group in tasks.chunk_by(|a, b| a.0 == b.0) {
-        let inputs = Inputs::new(request, group[0].0)?;
+        let inputs = Inputs::new(options, group[0].0)?;
         for &(length, work, m) in group {
-            measured.push(work::measure(work, request, &inputs, m)?);
+            measured.push(work::measure(work, options, &inputs, m)?);
             counter.step(&format!("{} {length}", work.name()));
         }
     }

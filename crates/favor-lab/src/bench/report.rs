@@ -1,8 +1,9 @@
 //! What was measured, as text or JSON.
 
 use super::Work;
+use favor_io::numbers::{duration, mebibytes, percent};
+use favor_io::table::Table;
 use serde::Serialize;
-use std::fmt::Write;
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -11,7 +12,7 @@ pub struct Measured {
     pub work: Work,
     /// Tokens, or points.
     pub length: usize,
-    /// Features; for exact work the number that features beside it would use.
+    /// Features; for exact work the number that features next to it would use.
     pub features: usize,
     /// Dimension.
     pub dim: usize,
@@ -19,7 +20,7 @@ pub struct Measured {
     pub heads: usize,
     /// The best time; for decoding, of one token.
     pub seconds: f64,
-    /// Useful floating-point operations a second, in 10⁹.
+    /// Useful floating-point operations per second, in 10⁹.
     pub gflops: f64,
     /// Memory beyond inputs and maps, outputs included, where the system tells.
     pub extra_bytes: Option<u64>,
@@ -35,36 +36,21 @@ pub fn to_json(measured: &[Measured]) -> String {
 
 /// A table of measurements.
 pub fn to_text(measured: &[Measured]) -> String {
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{:<16} {:>9} {:>9} {:>12} {:>9} {:>11} {:>9}",
-        "work", "length", "features", "time", "GFLOP/s", "memory", "error"
-    );
+    let mut table = Table::new("work");
+    for name in ["length", "features", "time", "GFLOP/s", "memory", "error"] {
+        table.column("", name);
+    }
+    let dash = || "-".to_owned();
     for m in measured {
-        let features = if m.work.uses_features() { m.features.to_string() } else { "-".into() };
-        let memory =
-            m.extra_bytes.map_or("-".into(), |b| format!("{:.1} MiB", b as f64 / 1_048_576.0));
-        let error = m.relative_error.map_or("-".into(), |e| format!("{:.1} %", 100.0 * e));
-        let _ = writeln!(
-            out,
-            "{:<16} {:>9} {:>9} {:>12} {:>9.1} {:>11} {:>9}",
-            m.work.name(),
-            m.length,
-            features,
+        table.row(vec![
+            m.work.name().to_owned(),
+            m.length.to_string(),
+            if m.work.uses_features() { m.features.to_string() } else { dash() },
             duration(m.seconds),
-            m.gflops,
-            memory,
-            error
-        );
+            format!("{:.1}", m.gflops),
+            m.extra_bytes.map_or_else(dash, mebibytes),
+            m.relative_error.map_or_else(dash, percent),
+        ]);
     }
-    out
-}
-
-fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 1e-3 => format!("{:.1} µs", s * 1e6),
-        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
-        s => format!("{s:.2} s"),
-    }
+    table.render("")
 }

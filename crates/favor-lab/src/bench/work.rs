@@ -2,7 +2,7 @@
 
 use super::inputs::Inputs;
 use super::sgemm::Squares;
-use super::{Measured, Request, memory};
+use super::{BenchOptions, Measured, memory};
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
 use favor::{
@@ -100,7 +100,7 @@ impl std::str::FromStr for Work {
 
 pub(super) fn measure(
     work: Work,
-    request: &Request,
+    request: &BenchOptions,
     inputs: &Inputs,
     features: usize,
 ) -> Result<Measured> {
@@ -153,7 +153,7 @@ pub(super) fn measure(
             state.advance(q, k, v)?;
             let shape = [1, heads, 1, dim];
             let token = favor::Tensor::new(&inputs.q[..heads * dim], shape)?;
-            // Many tokens a run: one alone is too short for the clock.
+            // Many tokens per run: one alone is too short for the clock.
             let tokens = 200;
             let run = || (0..tokens).try_for_each(|_| state.advance(token, token, token).map(drop));
             let (seconds, memory) = time(request.runs, run)?;

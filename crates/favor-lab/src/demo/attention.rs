@@ -1,11 +1,11 @@
 //! Job 3: attention.
 
 use super::curve::{self, FamilyCurve};
-use super::{CurvePoint, Setup, data};
+use super::{CurvePoint, DemoOptions, data};
 use crate::Result;
-use crate::progress::Counter;
 use favor::diagnose::{Estimator, predict, relative_error, sample, uniform_error};
 use favor::{Kernel, Mask, Moments, exact_attention, feature_attention};
+use favor_io::progress::Counter;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -28,26 +28,27 @@ pub struct AttentionResult {
     pub uniform: f64,
 }
 
-pub(super) fn run(setup: &Setup, counter: &Counter<'_>) -> Result<AttentionResult> {
-    let tokens = data::tokens(setup.seed, setup.tokens, DIM);
+pub(super) fn run(options: &DemoOptions, counter: &Counter<'_>) -> Result<AttentionResult> {
+    let tokens = data::tokens(options.seed, options.tokens, DIM);
     let (q, k, v) = (tokens.queries.view(), tokens.keys.view(), tokens.values.view());
     let kernel = Kernel::attention(DIM);
     let exact = exact_attention(kernel, q, k, v, Mask::none())?;
     let moments = (Moments::of(q)?, Moments::of(k)?);
-    let errors = curve::measure(setup, kernel, (&moments.0, &moments.1), counter, |map| {
+    let errors = curve::measure(options, kernel, (&moments.0, &moments.1), counter, |map| {
         Ok(relative_error(&feature_attention(map, q, k, v, Mask::none())?, &exact))
     })?;
     // The same seed takes the same rows of keys and values.
-    let queries = sample(q, PREDICTED.0, setup.seed);
-    let (keys, values) = (sample(k, PREDICTED.1, setup.seed), sample(v, PREDICTED.1, setup.seed));
-    let predicted: favor::Result<Vec<FamilyCurve>> = setup
+    let queries = sample(q, PREDICTED.0, options.seed);
+    let (keys, values) =
+        (sample(k, PREDICTED.1, options.seed), sample(v, PREDICTED.1, options.seed));
+    let predicted: favor::Result<Vec<FamilyCurve>> = options
         .families
         .par_iter()
         .map(|&family| {
             let estimator = Estimator::fit(family, kernel, &moments.0, &moments.1)?;
             let values = Some(values.view());
             let found = predict(&estimator, queries.view(), keys.view(), values)?;
-            let points = setup.features.iter().filter_map(|&features| {
+            let points = options.features.iter().filter_map(|&features| {
                 let value = found.as_ref()?.output_error(features as f64)?;
                 Some(CurvePoint { features, value })
             });
@@ -56,5 +57,5 @@ pub(super) fn run(setup: &Setup, counter: &Counter<'_>) -> Result<AttentionResul
         .collect();
     let uniform = uniform_error(&exact, v)?;
     let predicted = predicted?;
-    Ok(AttentionResult { tokens: setup.tokens, dim: DIM, errors, predicted, uniform })
+    Ok(AttentionResult { tokens: options.tokens, dim: DIM, errors, predicted, uniform })
 }

@@ -1,9 +1,8 @@
 //! The figures of the page.
 
 use super::{Demo, FamilyCurve, Timing};
-use crate::families::style;
-use crate::figure::{Figure, Panel, Scale, Series};
-use favor::Family;
+use crate::families;
+use favor_figure::{Figure, Panel, Scale, Series};
 
 impl Demo {
     /// Error of the product against the number of features, and time against the number of points.
@@ -17,14 +16,12 @@ impl Demo {
             times.iter().map(|t| (t.points as f64, t.seconds)).collect()
         };
         let approximate =
-            format!("{}, M = {}", self.product.timed.title(), self.setup.shown_features);
+            format!("{}, M = {}", self.product.timed.title(), self.options.shown_features);
         let times = Panel::new("Time", "points on either side", "seconds")
             .x_scale(Scale::Log10)
             .y_scale(Scale::Log10)
-            .series(Series::new("exact", seconds(&self.product.exact)).style(20))
-            .series(
-                Series::new(approximate, seconds(&self.product.features)).style(8).emphasised(),
-            );
+            .series(Series::new("exact", seconds(&self.product.exact)))
+            .series(Series::new(approximate, seconds(&self.product.features)).emphasised());
         figure().panel(errors).panel(times).to_svg()
     }
 
@@ -63,15 +60,12 @@ impl Demo {
                 .filter_map(|p| Some((p.value, measured.at(p.features)?)))
                 .collect();
             ends.extend(points.iter().flat_map(|p| [p.0, p.1]));
-            let line = FamilyCurve { family: predicted.family, points: vec![] };
-            let mut drawn = series(&line);
-            drawn.points = points;
-            both = both.series(drawn);
+            both = both.series(families::series(predicted.family, points));
         }
         let (low, high) =
             ends.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &v| (low.min(v), high.max(v)));
         let diagonal = vec![(low, low), (high, high)];
-        both = both.series(Series::new("prediction exact", diagonal).style(20));
+        both = both.series(Series::new("prediction exact", diagonal));
         figure().panel(errors).panel(both).to_svg()
     }
 }
@@ -83,6 +77,5 @@ fn figure() -> Figure {
 /// A family's curve in the family's look.
 fn series(curve: &FamilyCurve) -> Series {
     let points = curve.points.iter().map(|p| (p.features as f64, p.value)).collect();
-    let series = Series::new(curve.family.title(), points).style(style(curve.family));
-    if curve.family == Family::Balanced { series.emphasised() } else { series }
+    families::series(curve.family, points)
 }

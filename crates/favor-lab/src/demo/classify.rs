@@ -2,10 +2,10 @@
 //! it (Nadaraya and Watson).
 
 use super::curve::{self, FamilyCurve};
-use super::{Setup, data};
+use super::{DemoOptions, data};
 use crate::Result;
-use crate::progress::Counter;
 use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, kernel_product};
+use favor_io::progress::Counter;
 use serde::Serialize;
 
 /// Arms of the spiral.
@@ -41,7 +41,7 @@ pub struct ClassifyResult {
 pub struct Regions {
     /// The family, or none for the exact kernel.
     pub family: Option<Family>,
-    /// Cells a side.
+    /// Cells per side.
     pub size: usize,
     /// Half the width and height of the picture.
     pub extent: f64,
@@ -51,21 +51,21 @@ pub struct Regions {
     pub agreement: f64,
 }
 
-pub(super) fn run(setup: &Setup, counter: &Counter<'_>) -> Result<ClassifyResult> {
+pub(super) fn run(options: &DemoOptions, counter: &Counter<'_>) -> Result<ClassifyResult> {
     let kernel = Kernel::gaussian().scaled(SCALE)?;
-    let (train, labels) = data::spiral(setup.seed, 1, setup.training);
-    let (test, wanted) = data::spiral(setup.seed, 2, setup.training.div_ceil(3));
+    let (train, labels) = data::spiral(options.seed, 1, options.training);
+    let (test, wanted) = data::spiral(options.seed, 2, options.training.div_ceil(3));
     let one_hot =
         Matrix::from_fn(train.rows(), CLASSES, |i, c| f64::from(u8::from(labels[i] == c)));
     let moments = (Moments::of(test.view())?, Moments::of(train.view())?);
     let right = |found: &[usize]| share(found, &wanted);
     let exact = kernel.product(test.view(), train.view(), one_hot.view())?;
     let exact = right(&winners(&exact.values));
-    let accuracy = curve::measure(setup, kernel, (&moments.0, &moments.1), counter, |map| {
+    let accuracy = curve::measure(options, kernel, (&moments.0, &moments.1), counter, |map| {
         let product = kernel_product(map, test.view(), train.view(), one_hot.view())?;
         Ok(right(&winners(&product.values)))
     })?;
-    let size = setup.picture;
+    let size = options.picture;
     let step = 2.0 * EXTENT / size as f64;
     let grid = Matrix::from_fn(size * size, 2, |i, c| match c {
         0 => -EXTENT + step * ((i % size) as f64 + 0.5),
@@ -76,8 +76,8 @@ pub(super) fn run(setup: &Setup, counter: &Counter<'_>) -> Result<ClassifyResult
         let product = match family {
             None => kernel.product(grid.view(), train.view(), one_hot.view())?,
             Some(family) => {
-                let spec = FeatureSpec::new(family, setup.shown_features).kernel(kernel);
-                let map = spec.seed(setup.seed).fit(&moments.0, &moments.1)?;
+                let spec = FeatureSpec::new(family, options.shown_features).kernel(kernel);
+                let map = spec.seed(options.seed).fit(&moments.0, &moments.1)?;
                 kernel_product(&map, grid.view(), train.view(), one_hot.view())?
             }
         };

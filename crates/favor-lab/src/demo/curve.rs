@@ -1,9 +1,9 @@
 //! A figure of merit against the number of features.
 
-use super::Setup;
+use super::DemoOptions;
 use crate::Result;
-use crate::progress::Counter;
 use favor::{Family, FeatureMap, FeatureSpec, Kernel, Moments};
+use favor_io::progress::Counter;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct FamilyCurve {
     /// The family.
     pub family: Family,
-    /// One point a number of features.
+    /// One point per number of features.
     pub points: Vec<CurvePoint>,
 }
 
@@ -39,25 +39,25 @@ impl FamilyCurve {
 
 /// Measures every family at every number of features with fresh draws.
 pub(super) fn measure(
-    setup: &Setup,
+    options: &DemoOptions,
     kernel: Kernel,
     moments: (&Moments, &Moments),
     counter: &Counter<'_>,
     merit: impl Fn(&FeatureMap) -> favor::Result<f64> + Sync,
 ) -> Result<Vec<FamilyCurve>> {
-    setup
+    options
         .families
         .par_iter()
         .map(|&family| {
-            let mut points = Vec::with_capacity(setup.features.len());
-            for &features in &setup.features {
+            let mut points = Vec::with_capacity(options.features.len());
+            for &features in &options.features {
                 let mut total = 0.0;
-                for draw in 0..setup.draws {
+                for draw in 0..options.draws {
                     let spec = FeatureSpec::new(family, features).kernel(kernel);
-                    let spec = spec.seed(setup.seed.wrapping_mul(1000).wrapping_add(draw));
+                    let spec = spec.seed(options.seed.wrapping_mul(1000).wrapping_add(draw));
                     total += merit(&spec.fit(moments.0, moments.1)?)?;
                 }
-                points.push(CurvePoint { features, value: total / setup.draws as f64 });
+                points.push(CurvePoint { features, value: total / options.draws as f64 });
             }
             counter.step(family.name());
             Ok(FamilyCurve { family, points })

@@ -17,15 +17,17 @@ pub use classify::{ClassifyResult, Regions};
 pub use curve::{CurvePoint, FamilyCurve};
 pub use product::{ProductResult, Timing};
 
-use crate::progress::{Counter, Listener};
+use crate::families::compared;
 use crate::{Error, Result};
 use favor::Family;
+use favor_io::progress::{Counter, Listener};
 use serde::Serialize;
 use std::time::Instant;
 
 /// The size of the demonstration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Setup {
+#[non_exhaustive]
+pub struct DemoOptions {
     /// Decides the data and all draws.
     pub seed: u64,
     /// The families that are compared.
@@ -50,12 +52,12 @@ pub struct Setup {
     pub picture: usize,
 }
 
-impl Setup {
+impl DemoOptions {
     /// The demonstration as a person runs it.
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
-            families: crate::families::SHOWN.to_vec(),
+            families: compared(),
             features: vec![16, 32, 64, 128, 256, 512, 1024],
             shown_features: 256,
             draws: 3,
@@ -84,16 +86,44 @@ impl Setup {
         }
     }
 
+    setters! {
+        /// Chooses the families that are compared.
+        families: Vec<Family>,
+        /// Chooses the number of features of times, pictures and tables.
+        shown_features: usize,
+        /// Chooses over how many draws errors are means.
+        draws: u64,
+        /// Chooses the number of training points of the classification.
+        training: usize,
+        /// Chooses the number of tokens of the attention.
+        tokens: usize,
+    }
+
     fn check(&self) -> Result<()> {
-        let sizes = [self.points, self.training, self.tokens, self.picture, self.draws as usize];
-        let lengths = self.exact_lengths.iter().chain(&self.feature_lengths);
-        let sizes = sizes.iter().chain(&self.features).chain(lengths);
-        if sizes.into_iter().any(|&n| n == 0)
-            || self.families.is_empty()
-            || !self.features.contains(&self.shown_features)
-        {
-            let reason = "the demonstration needs sizes above zero and at least one family";
-            return Err(Error::Invalid(reason.to_owned()));
+        let sizes = [
+            ("points", self.points),
+            ("training", self.training),
+            ("tokens", self.tokens),
+            ("picture", self.picture),
+            ("draws", self.draws as usize),
+        ];
+        let lists = [
+            ("features", &self.features),
+            ("exact_lengths", &self.exact_lengths),
+            ("feature_lengths", &self.feature_lengths),
+        ];
+        let listed =
+            lists.into_iter().flat_map(|(what, list)| list.iter().map(move |&n| (what, n)));
+        let zero = sizes.into_iter().chain(listed).find(|(_, size)| *size == 0);
+        if let Some((what, _)) = zero {
+            return Err(Error::invalid(what, "0 is too few; give at least 1"));
+        }
+        if self.families.is_empty() {
+            return Err(Error::invalid("families", "give at least one"));
+        }
+        if !self.features.contains(&self.shown_features) {
+            let reason = format!("{} is not among the features", self.shown_features);
+            return Err(Error::invalid("shown_features", reason));
         }
         Ok(())
     }
@@ -103,7 +133,7 @@ impl Setup {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Demo {
     /// What was run.
-    pub setup: Setup,
+    pub options: DemoOptions,
     /// The kernel product.
     pub product: ProductResult,
     /// The classification.
@@ -117,22 +147,23 @@ pub struct Demo {
 /// Runs all three jobs.
 ///
 /// ```
-/// use favor_lab::{demo, progress};
-/// let found = demo::run(&demo::Setup::small(1), &progress::silent)?;
+/// use favor_io::progress;
+/// use favor_lab::demo;
+/// let found = demo::run(&demo::DemoOptions::small(1), &progress::silent)?;
 /// assert!(found.to_html().starts_with("<!doctype html>"));
 /// # Ok::<(), favor_lab::Error>(())
 /// ```
-pub fn run(setup: &Setup, listener: &Listener<'_>) -> Result<Demo> {
-    setup.check()?;
+pub fn run(options: &DemoOptions, listener: &Listener<'_>) -> Result<Demo> {
+    options.check()?;
     let start = Instant::now();
-    let steps = 3 * setup.families.len()
-        + setup.exact_lengths.len()
-        + setup.feature_lengths.len()
+    let steps = 3 * options.families.len()
+        + options.exact_lengths.len()
+        + options.feature_lengths.len()
         + classify::PICTURES.len();
     let counter = Counter::new(listener, steps);
-    let product = product::run(setup, &counter)?;
-    let classify = classify::run(setup, &counter)?;
-    let attention = attention::run(setup, &counter)?;
+    let product = product::run(options, &counter)?;
+    let classify = classify::run(options, &counter)?;
+    let attention = attention::run(options, &counter)?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok(Demo { setup: setup.clone(), product, classify, attention, seconds })
+    Ok(Demo { options: options.clone(), product, classify, attention, seconds })
 }

@@ -1,8 +1,8 @@
 //! The demonstration as one page: no scripts, nothing loaded from elsewhere.
 
 use super::{Demo, curve};
-use crate::table::percent;
 use favor::Family;
+use favor_io::numbers::percent;
 use std::fmt::Write;
 
 const CSS: &str = include_str!("page.css");
@@ -27,7 +27,7 @@ impl Demo {
     }
 
     fn head(&self, out: &mut String) {
-        let m = self.setup.shown_features;
+        let m = self.options.shown_features;
         out.push_str("<h1>Kernels in linear time, and what it costs</h1>\n");
         out.push_str(
             "<p class=\"lead\">A kernel compares every vector with every other one, so its cost \
@@ -65,7 +65,7 @@ impl Demo {
                 "Gaussian kernel of {} points against {} others of dimension {}, times two \
                  columns: the relative error of the result, mean of {} draws. Right: the time of \
                  one product in single precision; the features include fitting and drawing.",
-                p.points, p.points, p.dim, self.setup.draws
+                p.points, p.points, p.dim, self.options.draws
             ),
         );
     }
@@ -78,7 +78,7 @@ impl Demo {
             let (title, note) = match regions.family {
                 None => ("Exact kernel".to_owned(), format!("{} training points", c.training)),
                 Some(family) => {
-                    let m = self.setup.shown_features;
+                    let m = self.options.shown_features;
                     let same = percent(regions.agreement);
                     (
                         family.title().to_owned(),
@@ -99,7 +99,7 @@ impl Demo {
             &format!(
                 "Each point gets the class with the most kernel mass around it. Accuracy on {} \
                  new points, mean of {} draws.",
-                c.tested, self.setup.draws
+                c.tested, self.options.draws
             ),
         );
     }
@@ -150,9 +150,9 @@ impl Demo {
 
     fn last_section(&self, out: &mut String) {
         out.push_str(
-            "<h2>How to go on</h2>\n<p>These data are synthetic. Whether features serve on yours \
-             depends on how spread your vectors are, and the library can tell you before you \
-             build on it:</p>\n<pre>favor inspect --queries q.npy --keys k.npy --values v.npy \
+            "<h2>How to go on</h2>\n<p>These data are synthetic. Whether features are accurate \
+             enough on yours depends on how spread your vectors are, and the library can tell you \
+             before you build on it:</p>\n<pre>favor inspect --queries q.npy --keys k.npy --values v.npy \
              --attention\nfavor reproduce variance\nfavor help</pre>\n",
         );
         let _ = writeln!(
@@ -160,7 +160,7 @@ impl Demo {
             "<footer>Made by favor demo with seed {} in {:.0} seconds. Every figure on this page \
              was computed in that run; the same seed gives the same errors, and times depend on \
              the machine.</footer>",
-            self.setup.seed, self.seconds
+            self.options.seed, self.seconds
         );
     }
 }

@@ -1,12 +1,12 @@
 //! Job 1: the Gaussian kernel of two sets of points times a matrix.
 
 use super::curve::{self, FamilyCurve};
-use super::{Setup, data};
+use super::{DemoOptions, data};
 use crate::Result;
-use crate::progress::Counter;
 use favor::diagnose::relative_error;
 use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, Options, Tensor};
 use favor::{exact_attention_tensors, kernel_product};
+use favor_io::progress::Counter;
 use serde::Serialize;
 use std::time::Instant;
 
@@ -51,33 +51,33 @@ impl ProductResult {
     }
 }
 
-pub(super) fn run(setup: &Setup, counter: &Counter<'_>) -> Result<ProductResult> {
+pub(super) fn run(options: &DemoOptions, counter: &Counter<'_>) -> Result<ProductResult> {
     let kernel = Kernel::gaussian().scaled(SCALE)?;
-    let x = data::clusters(setup.seed, 1, setup.points, DIM);
-    let y = data::clusters(setup.seed, 2, setup.points, DIM);
+    let x = data::clusters(options.seed, 1, options.points, DIM);
+    let y = data::clusters(options.seed, 2, options.points, DIM);
     let c = weights(&y);
     let moments = (Moments::of(x.view())?, Moments::of(y.view())?);
     let exact = kernel.product(x.view(), y.view(), c.view())?.to_matrix()?;
-    let errors = curve::measure(setup, kernel, (&moments.0, &moments.1), counter, |map| {
+    let errors = curve::measure(options, kernel, (&moments.0, &moments.1), counter, |map| {
         let product = kernel_product(map, x.view(), y.view(), c.view())?.to_matrix()?;
         Ok(relative_error(&product, &exact))
     })?;
     let timed = Family::Balanced;
-    let spec = FeatureSpec::new(timed, setup.shown_features).kernel(kernel).seed(setup.seed);
-    let exact = time(setup, &setup.exact_lengths, counter, "exact", |x, y, c| {
+    let spec = FeatureSpec::new(timed, options.shown_features).kernel(kernel).seed(options.seed);
+    let exact = time(options, &options.exact_lengths, counter, "exact", |x, y, c| {
         // The fastest exact way of the library: it also divides by the row sums, which costs
-        // nothing beside the kernel itself.
+        // nothing next to the kernel itself.
         let tensor = |m: &Matrix<f32>| [1, 1, m.rows(), m.columns()];
         let x = Tensor::new(x.as_slice(), tensor(x))?;
         let c = Tensor::new(c.as_slice(), tensor(c))?;
         let y = Tensor::new(y.as_slice(), tensor(y))?;
         exact_attention_tensors(kernel, x, y, c, &Options::default()).map(|_| ())
     })?;
-    let features = time(setup, &setup.feature_lengths, counter, "features", |x, y, c| {
+    let features = time(options, &options.feature_lengths, counter, "features", |x, y, c| {
         let map = spec.fit(&Moments::of(x.view())?, &Moments::of(y.view())?)?;
         kernel_product(&map, x.view(), y.view(), c.view()).map(|_| ())
     })?;
-    Ok(ProductResult { points: setup.points, dim: DIM, errors, exact, features, timed })
+    Ok(ProductResult { points: options.points, dim: DIM, errors, exact, features, timed })
 }
 
 /// The density and a smooth function of the points, as a regression needs them.
@@ -88,7 +88,7 @@ fn weights(y: &Matrix<f64>) -> Matrix<f64> {
 type Work<'a> = dyn Fn(&Matrix<f32>, &Matrix<f32>, &Matrix<f32>) -> favor::Result<()> + 'a;
 
 fn time(
-    setup: &Setup,
+    options: &DemoOptions,
     lengths: &[usize],
     counter: &Counter<'_>,
     what: &str,
@@ -99,8 +99,8 @@ fn time(
     lengths
         .iter()
         .map(|&points| {
-            let x = data::clusters(setup.seed, 3, points, DIM);
-            let y = data::clusters(setup.seed, 4, points, DIM);
+            let x = data::clusters(options.seed, 3, points, DIM);
+            let y = data::clusters(options.seed, 4, points, DIM);
             let c = single(&weights(&y));
             let (x, y) = (single(&x), single(&y));
             // The better of two, so that a neighbour's work counts less.

@@ -1,8 +1,9 @@
 //! The figures of all families side by side, for the page and the terminal.
 
 use super::{Demo, curve};
-use crate::table::{Table, percent};
 use favor::Family;
+use favor_io::numbers::percent;
+use favor_io::table::Table;
 
 /// One family's figures at the shown number of features.
 pub(super) struct Line {
@@ -14,7 +15,7 @@ pub(super) struct Line {
 impl Demo {
     /// Column names.
     pub(super) fn columns(&self) -> Vec<String> {
-        let m = self.setup.shown_features;
+        let m = self.options.shown_features;
         vec![
             format!("error of the kernel product, M = {m}"),
             format!("accuracy of the classifier, M = {m}"),
@@ -23,11 +24,11 @@ impl Demo {
         ]
     }
 
-    /// One line a family. The best entries of each column are marked.
+    /// One line per family. The best entries of each column are marked.
     pub(super) fn lines(&self) -> Vec<Line> {
-        let m = self.setup.shown_features;
+        let m = self.options.shown_features;
         let figures: Vec<(Family, [Option<f64>; 4])> = self
-            .setup
+            .options
             .families
             .iter()
             .map(|&family| {
@@ -49,7 +50,7 @@ impl Demo {
             values.fold(f64::INFINITY, f64::min)
         };
         let least = [least(0), least(1), least(2), least(3)];
-        let most = self.setup.features.last().copied().unwrap_or(0);
+        let most = self.options.features.last().copied().unwrap_or(0);
         let text = |value: Option<f64>| value.map_or("-".to_owned(), percent);
         let cells = |f: &[Option<f64>; 4]| {
             let half = f[3].map_or_else(|| format!("more than {most}"), |m| m.to_string());
@@ -70,7 +71,7 @@ impl Demo {
 
     /// The same as text.
     pub(super) fn text_table(&self) -> String {
-        let m = self.setup.shown_features;
+        let m = self.options.shown_features;
         let mut table = Table::new("family");
         let group = format!("with {m} features");
         table.column(&group, "product error");

@@ -1,8 +1,8 @@
 //! The demonstration in a few lines for the terminal.
 
 use super::{Demo, FamilyCurve, curve};
-use crate::table::percent;
 use favor::Family;
+use favor_io::numbers::percent;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -17,7 +17,7 @@ impl Demo {
         let _ = writeln!(
             out,
             "\nsynthetic data, seed {}, {:.0} s; the page is {}",
-            self.setup.seed,
+            self.options.seed,
             self.seconds,
             page.display()
         );
@@ -25,16 +25,18 @@ impl Demo {
     }
 
     pub(super) fn product_sentence(&self) -> String {
-        let m = self.setup.shown_features;
+        let m = self.options.shown_features;
         let error = |family| {
             let found = curve::of(&self.product.errors, family).and_then(|c| c.at(m));
             found.map_or("-".to_owned(), percent)
         };
-        let time =
-            self.product.speedup().map_or_else(String::new, |(points, ratio)| match ratio > 1.0 {
-                true => format!("; at {points} points they are {ratio:.0} times faster than exact"),
-                false => format!("; at {points} points exact is still faster"),
-            });
+        let time = self.product.speedup().map_or_else(String::new, |(points, ratio)| {
+            if ratio > 1.0 {
+                format!("; at {points} points they are {ratio:.0} times faster than exact")
+            } else {
+                format!("; at {points} points exact is still faster")
+            }
+        });
         format!(
             "{m} features of the balanced family give the product with an error of {}{} (SDE {}, \
              GE {}, FAVOR+ {}){time}.",
@@ -47,7 +49,7 @@ impl Demo {
     }
 
     pub(super) fn classify_sentence(&self) -> String {
-        let m = self.setup.shown_features;
+        let m = self.options.shown_features;
         let accuracy = |family| {
             let found = curve::of(&self.classify.accuracy, family).and_then(|c| c.at(m));
             found.map_or("-".to_owned(), percent)
@@ -64,7 +66,7 @@ impl Demo {
     }
 
     pub(super) fn attention_sentence(&self) -> String {
-        let m = self.setup.shown_features;
+        let m = self.options.shown_features;
         let error = |family| {
             let found = curve::of(&self.attention.errors, family).and_then(|c| c.at(m));
             found.map_or("-".to_owned(), percent)

@@ -2,73 +2,74 @@
 
 use super::report::{Curve, Exact, Point, SetResult};
 use super::split::{Part, Split};
-use super::{QueryMoments, Set, Setup, classify};
-use crate::progress::{Counter, Listener};
+use super::{QueryMoments, Set, UciOptions, classify};
 use crate::{Error, Result};
 use favor::{Family, Moments};
+use favor_io::progress::{Counter, Listener};
+use favor_io::stats::mean_and_deviation;
 use rayon::prelude::*;
 
 /// The results of every set.
 pub(super) fn results(
-    setup: &Setup,
+    options: &UciOptions,
     splits: &[(Set, Split)],
     listener: &Listener<'_>,
 ) -> Result<Vec<SetResult>> {
     // Draw by draw over all sets, so that progress is even.
-    let tasks: Vec<Task> = (0..setup.seeds)
+    let trials: Vec<Trial> = (0..options.seeds)
         .flat_map(|draw| {
             splits.iter().enumerate().flat_map(move |(set, _)| {
-                setup.families.iter().map(move |&family| Task { set, family, draw })
+                options.families.iter().map(move |&family| Trial { set, family, draw })
             })
         })
         .collect();
-    let counter = Counter::new(listener, splits.len() * setup.sigmas.len() + 2 * tasks.len());
-    let references = exact(setup, splits, &counter)?;
+    let counter = Counter::new(listener, splits.len() * options.sigmas.len() + 2 * trials.len());
+    let references = exact(options, splits, &counter)?;
 
     // Rows that were classified right, for every σ and number of features.
-    let validated = over(&tasks, splits, &counter, |task, split| {
-        let counts = setup.sigmas.iter().map(|&sigma| {
-            let count = |&m| task.count(setup, split, &split.validation, m, sigma);
-            setup.features.iter().map(count).collect::<favor::Result<Vec<usize>>>()
+    let validated = over(&trials, splits, &counter, |trial, split| {
+        let counts = options.sigmas.iter().map(|&sigma| {
+            let count = |&m| trial.count(options, split, &split.validation, m, sigma);
+            options.features.iter().map(count).collect::<favor::Result<Vec<usize>>>()
         });
         counts.collect::<favor::Result<Vec<Vec<usize>>>>()
     })?;
     let chosen = |set: usize, family: Family, m: usize| -> (usize, usize) {
         let of = |s: usize| {
-            let own = tasks.iter().zip(&validated).filter(|(t, _)| t.is(set, family));
+            let own = trials.iter().zip(&validated).filter(|(t, _)| t.is(set, family));
             own.map(|(_, counts)| counts[s][m]).sum::<usize>()
         };
-        best((0..setup.sigmas.len()).map(of))
+        best((0..options.sigmas.len()).map(of))
     };
     // σ by place in the grid, and its sum of right rows, for every set, family and number.
     let choices: Vec<Vec<Vec<(usize, usize)>>> = (0..splits.len())
         .map(|set| {
-            let of = |&f: &Family| (0..setup.features.len()).map(|m| chosen(set, f, m)).collect();
-            setup.families.iter().map(of).collect()
+            let of = |&f: &Family| (0..options.features.len()).map(|m| chosen(set, f, m)).collect();
+            options.families.iter().map(of).collect()
         })
         .collect();
     let choice = |set: usize, family: Family, m: usize| {
-        let place = setup.families.iter().position(|f| *f == family).unwrap_or(0);
+        let place = options.families.iter().position(|f| *f == family).unwrap_or(0);
         choices[set][place][m]
     };
-    let tested = over(&tasks, splits, &counter, |task, split| {
-        let counts = setup.features.iter().enumerate().map(|(m, &features)| {
-            let sigma = setup.sigmas[choice(task.set, task.family, m).0];
-            task.count(setup, split, &split.test, features, sigma)
+    let tested = over(&trials, splits, &counter, |trial, split| {
+        let counts = options.features.iter().enumerate().map(|(m, &features)| {
+            let sigma = options.sigmas[choice(trial.set, trial.family, m).0];
+            trial.count(options, split, &split.test, features, sigma)
         });
         counts.collect::<favor::Result<Vec<usize>>>()
     })?;
 
     let results = splits.iter().zip(references).enumerate().map(|(set, ((name, split), exact))| {
-        let curves = setup.families.iter().map(|&family| {
-            let points = setup.features.iter().enumerate().map(|(m, &features)| {
-                let own = tasks.iter().zip(&tested).filter(|(t, _)| t.is(set, family));
+        let curves = options.families.iter().map(|&family| {
+            let points = options.features.iter().enumerate().map(|(m, &features)| {
+                let own = trials.iter().zip(&tested).filter(|(t, _)| t.is(set, family));
                 let shares: Vec<f64> =
                     own.map(|(_, counts)| share(counts[m], &split.test)).collect();
-                let (accuracy, deviation) = spread(&shares);
+                let (accuracy, deviation) = mean_and_deviation(&shares);
                 let (place, right) = choice(set, family, m);
-                let validation = share(right, &split.validation) / setup.seeds as f64;
-                let sigma = setup.sigmas[place];
+                let validation = share(right, &split.validation) / options.seeds as f64;
+                let sigma = options.sigmas[place];
                 Point { features, sigma, accuracy, deviation, validation }
             });
             Curve { family, points: points.collect() }
@@ -88,49 +89,49 @@ pub(super) fn results(
 
 /// One draw of one family on one set.
 #[derive(Debug, Clone, Copy)]
-struct Task {
+struct Trial {
     set: usize,
     family: Family,
     draw: u64,
 }
 
-impl Task {
+impl Trial {
     fn is(&self, set: usize, family: Family) -> bool {
         self.set == set && self.family == family
     }
 
     fn count(
         &self,
-        setup: &Setup,
+        options: &UciOptions,
         split: &Split,
         part: &Part,
         features: usize,
         sigma: f64,
     ) -> favor::Result<usize> {
-        let queries: &Moments = match setup.moments {
+        let queries: &Moments = match options.moments {
             QueryMoments::Training => &split.training.moments,
             QueryMoments::Queries => &part.moments,
         };
         // All families, σ and numbers of features share the draws of a seed.
-        let seed = setup.seed.wrapping_mul(1 << 20).wrapping_add(self.draw);
+        let seed = options.seed.wrapping_mul(1 << 20).wrapping_add(self.draw);
         let spec = classify::spec(self.family, features, sigma, seed)?;
         classify::by_features(split, part, queries, &spec)
     }
 }
 
-/// Runs all tasks on all cores, in an order that does not show in the result.
+/// Runs all trials on all cores, in an order that does not show in the result.
 fn over<T: Send>(
-    tasks: &[Task],
+    trials: &[Trial],
     splits: &[(Set, Split)],
     counter: &Counter<'_>,
-    work: impl Fn(&Task, &Split) -> favor::Result<T> + Sync,
+    work: impl Fn(&Trial, &Split) -> favor::Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    tasks
+    trials
         .par_iter()
-        .map(|task| {
-            let (set, split) = &splits[task.set];
-            let done = work(task, split)
-                .map_err(|e| Error::at(format!("{}, {}: ", set.name(), task.family), e))?;
+        .map(|trial| {
+            let (set, split) = &splits[trial.set];
+            let done = work(trial, split)
+                .map_err(|e| Error::at(format!("{}, {}: ", set.name(), trial.family), e))?;
             counter.step(set.name());
             Ok(done)
         })
@@ -138,15 +139,19 @@ fn over<T: Send>(
 }
 
 /// The exact kernel on every set.
-fn exact(setup: &Setup, splits: &[(Set, Split)], counter: &Counter<'_>) -> Result<Vec<Exact>> {
+fn exact(
+    options: &UciOptions,
+    splits: &[(Set, Split)],
+    counter: &Counter<'_>,
+) -> Result<Vec<Exact>> {
     let one = |(set, split): &(Set, Split)| -> favor::Result<Exact> {
-        let counts = setup.sigmas.iter().map(|&sigma| {
+        let counts = options.sigmas.iter().map(|&sigma| {
             let count = classify::exact(split, &split.validation, sigma);
             counter.step(set.name());
             count
         });
         let (place, right) = best(counts.collect::<favor::Result<Vec<_>>>()?.into_iter());
-        let sigma = setup.sigmas[place];
+        let sigma = options.sigmas[place];
         let accuracy = share(classify::exact(split, &split.test, sigma)?, &split.test);
         Ok(Exact { sigma, accuracy, validation: share(right, &split.validation) })
     };
@@ -164,14 +169,6 @@ fn share(right: usize, part: &Part) -> f64 {
     right as f64 / part.labels.len() as f64
 }
 
-/// Mean and standard deviation.
-fn spread(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,11 +177,5 @@ mod tests {
     fn of_equal_counts_the_smallest_sigma_is_chosen() {
         assert_eq!(best([3, 7, 5, 7].into_iter()), (1, 7));
         assert_eq!(best([0, 0].into_iter()), (0, 0));
-    }
-
-    #[test]
-    fn spreads_are_those_of_a_sample() {
-        assert_eq!(spread(&[1.0, 3.0]), (2.0, 2.0_f64.sqrt()));
-        assert_eq!(spread(&[5.0]), (5.0, 0.0));
     }
 }

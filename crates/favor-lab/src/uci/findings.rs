@@ -1,18 +1,19 @@
-//! The paper's findings beside ours.
+//! The paper's findings next to ours.
 
 use super::Reproduction;
 use super::ranking::standing;
-use crate::families::PAPER;
+use crate::families::paper;
 use crate::finding::Finding;
-use crate::table::fixed;
 use favor::Family;
+use favor_io::numbers::fixed;
+use favor_io::stats::mean;
 
 /// All findings that the families can speak to.
 pub(super) fn compare(found: &Reproduction) -> Vec<Finding> {
-    let families = &found.setup.families;
+    let families = &found.options.families;
     let ran = |f: &Family| families.contains(f);
     let mut out = Vec::new();
-    let paper: Vec<Family> = PAPER.into_iter().filter(ran).collect();
+    let paper: Vec<Family> = paper().into_iter().filter(ran).collect();
     if ran(&Family::Sde) && paper.len() > 1 {
         out.push(most_pairs(found, Family::Sde, &paper));
         out.push(best_average(found, Family::Sde, &paper));
@@ -25,7 +26,7 @@ pub(super) fn compare(found: &Reproduction) -> Vec<Finding> {
 
 /// Best at more than half of the pairs of a set and a number of features.
 fn most_pairs(found: &Reproduction, family: Family, among: &[Family]) -> Finding {
-    let pairs = found.sets.len() * found.setup.features.len();
+    let pairs = found.sets.len() * found.options.features.len();
     let (best, beaten) = standing(found, family, among);
     let others: Vec<Family> = among.iter().copied().filter(|f| *f != family).collect();
     Finding {
@@ -45,7 +46,7 @@ fn most_pairs(found: &Reproduction, family: Family, among: &[Family]) -> Finding
 fn best_average(found: &Reproduction, family: Family, among: &[Family]) -> Finding {
     let mut lines = Vec::new();
     let mut holds = true;
-    for (m, features) in found.setup.features.iter().enumerate() {
+    for (m, features) in found.options.features.iter().enumerate() {
         let Some(own) = found.average(family, m) else { continue };
         let others = among.iter().filter(|f| **f != family);
         let others = others.filter_map(|&f| Some((f, found.average(f, m)?)));
@@ -63,10 +64,7 @@ fn best_average(found: &Reproduction, family: Family, among: &[Family]) -> Findi
             fixed(100.0 * own.error.hypot(other.error)),
         ));
     }
-    let found = match holds {
-        true => "at every M",
-        false => "not at every M",
-    };
+    let found = if holds { "at every M" } else { "not at every M" };
     Finding {
         claim: "paper: SDE has the best average over the sets".to_owned(),
         found: found.to_owned(),
@@ -78,13 +76,13 @@ fn best_average(found: &Reproduction, family: Family, among: &[Family]) -> Findi
 /// Nowhere clearly worse.
 fn not_worse(found: &Reproduction, family: Family, other: Family) -> Finding {
     let exceptions = beaten_by(found, family, &[other]);
-    let places = 0..found.setup.features.len();
+    let places = 0..found.options.features.len();
     let gaps: Vec<f64> = places
         .filter_map(|m| {
             Some(found.average(family, m)?.accuracy - found.average(other, m)?.accuracy)
         })
         .collect();
-    let gap = 100.0 * gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let gap = 100.0 * mean(&gaps);
     let (_, beaten) = standing(found, family, &[other]);
     Finding {
         claim: format!("ours: {family} is nowhere clearly less accurate than {other}"),
@@ -94,14 +92,14 @@ fn not_worse(found: &Reproduction, family: Family, other: Family) -> Finding {
     }
 }
 
-/// Where others are clearly more accurate, one line a family.
+/// Where others are clearly more accurate, one line per family.
 fn beaten_by(found: &Reproduction, family: Family, others: &[Family]) -> Vec<String> {
     let mut lines = Vec::new();
     for &other in others {
         let mut places = Vec::new();
         for set in &found.sets {
             let mut at = Vec::new();
-            for (m, features) in found.setup.features.iter().enumerate() {
+            for (m, features) in found.options.features.iter().enumerate() {
                 let means = found.mean(set, family, m).zip(found.mean(set, other, m));
                 let Some((own, theirs)) = means else { continue };
                 if theirs.clearly_above(&own) {

@@ -33,14 +33,15 @@ mod text;
 
 pub use ranking::Rank;
 pub use report::{Curve, Exact, Point, Reproduction, SetResult};
-pub use set::{Set, parse_sets};
+pub use set::Set;
 
-use crate::data::DataFolder;
-use crate::output::{OutputError, write_atomically};
-use crate::progress::Listener;
+use crate::families::paper;
 use crate::{Error, Result};
 use favor::Family;
 use favor::draw::Stream;
+use favor_io::data::DataFolder;
+use favor_io::progress::Listener;
+use favor_io::{create_folder, write_atomically};
 use split::Split;
 use std::path::Path;
 
@@ -58,7 +59,8 @@ pub enum QueryMoments {
 
 /// The size of the experiment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Setup {
+#[non_exhaustive]
+pub struct UciOptions {
     /// The sets.
     pub sets: Vec<Set>,
     /// The families.
@@ -75,10 +77,10 @@ pub struct Setup {
     pub seed: u64,
 }
 
-impl Setup {
-    /// The experiment as in the paper, with the balanced family beside the paper's.
+impl UciOptions {
+    /// The experiment as in the paper, with the balanced family next to the paper's.
     pub fn paper() -> Self {
-        let families = crate::families::PAPER.into_iter().chain([Family::Balanced]).collect();
+        let families = paper().into_iter().chain([Family::Balanced]).collect();
         Self {
             sets: Set::ALL.to_vec(),
             families,
@@ -90,16 +92,40 @@ impl Setup {
         }
     }
 
+    setters! {
+        /// Chooses the sets.
+        sets: Vec<Set>,
+        /// Chooses the families.
+        families: Vec<Family>,
+        /// Chooses the numbers of features.
+        features: Vec<usize>,
+        /// Chooses the factors of the vectors that are tried.
+        sigmas: Vec<f64>,
+        /// Chooses the number of draws.
+        seeds: u64,
+        /// Chooses what parameters are fitted to.
+        moments: QueryMoments,
+        /// Chooses the seed of the division of the sets and of the draws.
+        seed: u64,
+    }
+
     fn check(&self) -> Result<()> {
-        let reason = match self {
-            // One draw has no error.
-            _ if !(2..=1 << 20).contains(&self.seeds) => "between 2 and 1048576 seeds",
-            _ if self.sets.is_empty() || self.families.is_empty() => "a set and a family",
-            _ if self.features.is_empty() || self.features.contains(&0) => "features above zero",
-            _ if self.sigmas.is_empty() || !self.sigmas.iter().all(|s| *s > 0.0) => "positive σ",
-            _ => return Ok(()),
-        };
-        Err(Error::Invalid(format!("kernel classification needs {reason}")))
+        // One draw has no error.
+        if !(2..=1 << 20).contains(&self.seeds) {
+            let reason = format!("{} is out of range; give between 2 and {}", self.seeds, 1 << 20);
+            return Err(Error::invalid("seeds", reason));
+        }
+        let missing = [("sets", self.sets.is_empty()), ("families", self.families.is_empty())];
+        if let Some((what, _)) = missing.into_iter().find(|(_, missing)| *missing) {
+            return Err(Error::invalid(what, "give at least one"));
+        }
+        if self.features.is_empty() || self.features.contains(&0) {
+            return Err(Error::invalid("features", "give at least one number, each above zero"));
+        }
+        if self.sigmas.is_empty() || !self.sigmas.iter().all(|s| *s > 0.0) {
+            return Err(Error::invalid("sigmas", "give at least one factor, each above zero"));
+        }
+        Ok(())
     }
 }
 
@@ -107,43 +133,43 @@ impl Setup {
 /// is not there.
 ///
 /// ```no_run
-/// use favor_lab::{data, progress, uci};
+/// use favor_io::{data, progress};
+/// use favor_lab::uci;
 /// let folder = data::data_folder(None);
 /// let out = std::path::Path::new("favor-uci");
-/// let setup = uci::Setup { seeds: 5, ..uci::Setup::paper() };
-/// let found = uci::reproduce(&setup, &folder, out, &progress::silent)?;
+/// let options = uci::UciOptions::paper().seeds(5);
+/// let found = uci::reproduce(&options, &folder, out, &progress::silent)?;
 /// print!("{}", found.to_text(out));
 /// # Ok::<(), favor_lab::Error>(())
 /// ```
 pub fn reproduce(
-    setup: &Setup,
+    options: &UciOptions,
     data: &DataFolder,
     out: &Path,
     listener: &Listener<'_>,
 ) -> Result<Reproduction> {
-    setup.check()?;
-    let splits = load(setup, data)?;
-    std::fs::create_dir_all(out)
-        .map_err(|reason| OutputError { path: out.to_path_buf(), reason })?;
-    let sets = compute::results(setup, &splits, listener)?;
-    let found = Reproduction::new(setup.clone(), sets);
+    options.check()?;
+    let splits = load(options, data)?;
+    create_folder(out)?;
+    let sets = compute::results(options, &splits, listener)?;
+    let found = Reproduction::new(options.clone(), sets);
     write_atomically(out.join("uci.csv"), found.to_csv().as_bytes())?;
     write_atomically(out.join("uci.svg"), found.to_svg().as_bytes())?;
     Ok(found)
 }
 
 /// Reads and divides the sets.
-fn load(setup: &Setup, data: &DataFolder) -> Result<Vec<(Set, Split)>> {
-    let files: Vec<&str> = setup.sets.iter().map(|s| s.format().file).collect();
+fn load(options: &UciOptions, data: &DataFolder) -> Result<Vec<(Set, Split)>> {
+    let files: Vec<&str> = options.sets.iter().map(|s| s.format().file).collect();
     data.check(&format!("the files {} in {FOLDER}/", files.join(", ")))?;
     let folder = data.path.join(FOLDER);
     let load = |&set: &Set| {
         let examples = read::read(set, &folder)?;
         // A stream of its own for each set: the others may come or go.
-        let mut stream = Stream::new(setup.seed, set as u64);
+        let mut stream = Stream::new(options.seed, set as u64);
         let split = Split::new(&examples, &mut stream)
             .map_err(|e| Error::at(format!("{}: ", set.name()), e))?;
         Ok((set, split))
     };
-    setup.sets.iter().map(load).collect()
+    options.sets.iter().map(load).collect()
 }

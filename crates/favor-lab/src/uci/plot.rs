@@ -1,9 +1,9 @@
-//! The experiment as a figure: one panel a set and one for the average.
+//! The experiment as a figure: one panel per set and one for the average.
 
 use super::report::Mean;
 use super::{QueryMoments, Reproduction, SetResult};
 use crate::families::style;
-use crate::figure::{Figure, Panel, Scale, Series};
+use favor_figure::{Figure, Panel, Scale, Series};
 
 /// Neighbouring series stand this much apart, as a factor of M, so that bars do not cover others.
 const APART: f64 = 1.035;
@@ -19,7 +19,7 @@ impl Reproduction {
             let name = format!("average of {}", self.sets.len());
             figure = figure.panel(self.panel(&name, None, self.exact_average()));
         }
-        let fitted = match self.setup.moments {
+        let fitted = match self.options.moments {
             QueryMoments::Training => "the training part",
             QueryMoments::Queries => "the training part and the points to be classified",
         };
@@ -31,29 +31,29 @@ impl Reproduction {
                  every set, family and M; parameters fitted to {fitted}. Points stand a little \
                  apart sideways. Where there is no line of the exact kernel, it lies outside of \
                  the panel.",
-                self.setup.seeds
+                self.options.seeds
             ))
             .to_svg()
     }
 
     /// The panel of one set, or of the average.
     fn panel(&self, name: &str, set: Option<&SetResult>, exact: f64) -> Panel {
-        let marks = self.setup.features.iter().map(|m| *m as f64).collect();
+        let marks = self.options.features.iter().map(|m| *m as f64).collect();
         let title = format!("{name} (exact kernel {:.1} %)", 100.0 * exact);
         let mut panel = Panel::new(title, "M", "test accuracy (%)")
             .x_scale(Scale::Log10)
             .x_marks(marks)
             .reference("exact kernel", 100.0 * exact);
-        let count = self.setup.families.len();
+        let count = self.options.families.len();
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        for (f, &family) in self.setup.families.iter().enumerate() {
-            let means: Vec<(usize, Mean)> = (0..self.setup.features.len())
+        for (f, &family) in self.options.families.iter().enumerate() {
+            let means: Vec<(usize, Mean)> = (0..self.options.features.len())
                 .filter_map(|m| {
                     let mean = match set {
                         Some(set) => self.mean(set, family, m),
                         None => self.average(family, m),
                     };
-                    Some((self.setup.features[m], mean?))
+                    Some((self.options.features[m], mean?))
                 })
                 .collect();
             for (_, mean) in &means {

@@ -1,8 +1,8 @@
 //! Reading a set: numbers as they are, words as columns of zeros and ones.
 
 use super::set::{Column, Set};
-use crate::input::{self, InputError, Problem};
 use favor::Matrix;
+use favor_io::{InputError, Problem, arrays};
 use std::path::Path;
 
 /// The least number of rows of which the twentieth part is one.
@@ -31,7 +31,7 @@ fn table(set: Set, path: &Path) -> Result<Table, Problem> {
     let format = set.format();
     let wanted = format.kinds().count() + 1;
     let mut table = Table::new();
-    for (line, text) in input::lines(path)? {
+    for (line, text) in arrays::lines(path)? {
         let cells: Vec<String> =
             format.separator.cells(&text).into_iter().map(str::to_owned).collect();
         let (found, separator) = (cells.len(), format.separator.name());
@@ -44,10 +44,10 @@ fn table(set: Set, path: &Path) -> Result<Table, Problem> {
         }
         table.push((line, cells));
     }
-    match table.len() >= FEWEST {
-        true => Ok(table),
-        false => Err(Problem::FewRows { found: table.len(), wanted: FEWEST }),
+    if table.len() < FEWEST {
+        return Err(Problem::FewRows { found: table.len(), wanted: FEWEST });
     }
+    Ok(table)
 }
 
 fn examples(set: Set, table: &Table) -> Result<Examples, Problem> {
@@ -60,7 +60,7 @@ fn examples(set: Set, table: &Table) -> Result<Examples, Problem> {
             Column::Number => {
                 let numbers: Result<Vec<f64>, Problem> = table
                     .iter()
-                    .map(|(line, cells)| input::number(&cells[c], *line, c + 1))
+                    .map(|(line, cells)| arrays::number(&cells[c], *line, c + 1))
                     .collect();
                 columns.push(numbers?);
             }

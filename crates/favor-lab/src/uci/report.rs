@@ -1,7 +1,7 @@
 //! What the experiment found, and its table as CSV.
 
 use super::ranking::{self, Rank};
-use super::{Set, Setup, findings};
+use super::{Set, UciOptions, findings};
 use crate::finding::Finding;
 use favor::Family;
 use std::fmt::Write;
@@ -10,12 +10,12 @@ use std::fmt::Write;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reproduction {
     /// What was run.
-    pub setup: Setup,
-    /// One result a set.
+    pub options: UciOptions,
+    /// One result per set.
     pub sets: Vec<SetResult>,
     /// The families, the one of the best average first.
     pub ranking: Vec<Rank>,
-    /// The paper's findings beside ours.
+    /// The paper's findings next to ours.
     pub findings: Vec<Finding>,
 }
 
@@ -34,7 +34,7 @@ pub struct SetResult {
     pub majority: f64,
     /// The exact kernel.
     pub exact: Exact,
-    /// One curve a family.
+    /// One curve per family.
     pub curves: Vec<Curve>,
 }
 
@@ -54,7 +54,7 @@ pub struct Exact {
 pub struct Curve {
     /// The family.
     pub family: Family,
-    /// One point a number of features.
+    /// One point per number of features.
     pub points: Vec<Point>,
 }
 
@@ -89,8 +89,8 @@ impl Mean {
 }
 
 impl Reproduction {
-    pub(super) fn new(setup: Setup, sets: Vec<SetResult>) -> Self {
-        let mut found = Self { setup, sets, ranking: vec![], findings: vec![] };
+    pub(super) fn new(options: UciOptions, sets: Vec<SetResult>) -> Self {
+        let mut found = Self { options, sets, ranking: vec![], findings: vec![] };
         found.ranking = ranking::rank(&found);
         found.findings = findings::compare(&found);
         found
@@ -100,7 +100,7 @@ impl Reproduction {
     pub(super) fn mean(&self, set: &SetResult, family: Family, place: usize) -> Option<Mean> {
         let curve = set.curves.iter().find(|c| c.family == family)?;
         let point = curve.points.get(place)?;
-        let error = point.deviation / (self.setup.seeds as f64).sqrt();
+        let error = point.deviation / (self.options.seeds as f64).sqrt();
         Some(Mean { accuracy: point.accuracy, error })
     }
 
@@ -119,7 +119,7 @@ impl Reproduction {
         self.sets.iter().map(|s| s.exact.accuracy).sum::<f64>() / self.sets.len() as f64
     }
 
-    /// One line a set, family and number of features; the exact kernel has no number.
+    /// One line per set, family and number of features; the exact kernel has no number.
     pub fn to_csv(&self) -> String {
         let mut out = String::from(
             "set,family,features,sigma,test_accuracy,test_accuracy_sd,test_accuracy_se,\
@@ -141,9 +141,9 @@ impl Reproduction {
                         p.sigma,
                         p.accuracy,
                         p.deviation,
-                        p.deviation / (self.setup.seeds as f64).sqrt(),
+                        p.deviation / (self.options.seeds as f64).sqrt(),
                         p.validation,
-                        self.setup.seeds
+                        self.options.seeds
                     );
                 }
             }

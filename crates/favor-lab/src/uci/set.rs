@@ -1,6 +1,7 @@
 //! The eight sets and the formats of their files.
 
 use crate::{Error, Result};
+use std::str::FromStr;
 
 /// A set of the UCI repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,33 +119,12 @@ impl Set {
     }
 }
 
-/// Reads a list of names with commas between them; `all` stands for [`Set::ALL`].
-///
-/// ```
-/// use favor_lab::uci::{Set, parse_sets};
-/// assert_eq!(parse_sets("wifi, car")?, [Set::Wifi, Set::Car]);
-/// assert!(parse_sets("iris").unwrap_err().to_string().contains("banknote"));
-/// # Ok::<(), favor_lab::Error>(())
-/// ```
-pub fn parse_sets(list: &str) -> Result<Vec<Set>> {
-    let mut out: Vec<Set> = Vec::new();
-    for name in list.split(',').map(str::trim).filter(|n| !n.is_empty()) {
-        let known = Set::ALL.into_iter().filter(|s| name == "all" || s.name() == name);
-        let found: Vec<Set> = known.collect();
-        if found.is_empty() {
-            return Err(unknown(name));
-        }
-        let new: Vec<Set> = found.into_iter().filter(|s| !out.contains(s)).collect();
-        out.extend(new);
+impl FromStr for Set {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|set| set.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::invalid("set", format!("'{name}' is none of {names}"))
+        })
     }
-    match out.is_empty() {
-        true => Err(unknown(list)),
-        false => Ok(out),
-    }
-}
-
-fn unknown(name: &str) -> Error {
-    let names = Set::ALL.map(Set::name).join(", ");
-    let shown: String = name.chars().take(40).flat_map(char::escape_debug).collect();
-    Error::Invalid(format!("--sets: \"{shown}\" is none of the sets; choose from all, {names}"))
 }

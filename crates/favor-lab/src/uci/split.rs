@@ -13,7 +13,7 @@ pub(super) struct Part {
 }
 
 /// A set, divided. Columns are scaled to mean 0 and variance 1 over the training part; a column
-/// that is constant there is only moved.
+/// that is constant there is only shifted.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Split {
     pub(super) training: Part,

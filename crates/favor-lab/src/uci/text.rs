@@ -1,7 +1,8 @@
 //! The experiment as text.
 
 use super::{QueryMoments, Reproduction};
-use crate::table::{Table, figures};
+use favor_io::numbers::{figures, fixed};
+use favor_io::table::Table;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -9,8 +10,8 @@ impl Reproduction {
     /// Sets, accuracies, ranking, findings, and the files that were written into `out`.
     pub fn to_text(&self, out: &Path) -> String {
         let mut text = String::new();
-        let setup = &self.setup;
-        let fitted = match setup.moments {
+        let options = &self.options;
+        let fitted = match options.moments {
             QueryMoments::Training => "the training part on both sides",
             QueryMoments::Queries => "the training part and the points to be classified",
         };
@@ -19,10 +20,10 @@ impl Reproduction {
             "Kernel classification: accuracy in percent, mean over {} draws of orthogonal ω; σ \
              chosen on the\nvalidation part for every set, family and M; parameters fitted to \
              {fitted}\n",
-            setup.seeds
+            options.seeds
         );
         text.push_str(&self.set_table().render("  "));
-        for (m, features) in setup.features.iter().enumerate() {
+        for (m, features) in options.features.iter().enumerate() {
             let _ = writeln!(text, "\ntest accuracy with M = {features}");
             text.push_str(&self.accuracy_table(m).render("  "));
         }
@@ -35,7 +36,7 @@ impl Reproduction {
         for finding in &self.findings {
             let _ = write!(text, "{finding}");
         }
-        if setup.moments == QueryMoments::Training {
+        if options.moments == QueryMoments::Training {
             text.push_str(
                 "\nWith the same moments on both sides SADE equals GE and balanced equals SDE, \
                  and ADE equals GE up to a\nrotation of the draws: the difference between ADE \
@@ -45,7 +46,7 @@ impl Reproduction {
         text.push_str(
             "Errors are over draws alone. An accuracy p on n test rows has a sampling error of \
              √(p(1−p)/n) besides,\nwhich all families share and another division of the sets \
-             (--seed) would show.\n",
+             (another seed) would show.\n",
         );
         let (csv, svg) = (out.join("uci.csv"), out.join("uci.svg"));
         let _ = writeln!(text, "\nwritten: {} and {}", csv.display(), svg.display());
@@ -74,7 +75,7 @@ impl Reproduction {
         let mut table = Table::new("family");
         self.sets.iter().for_each(|s| table.column("", s.set.name()));
         table.column("", "average");
-        for &family in &self.setup.families {
+        for &family in &self.options.families {
             let mut cells = vec![family.name().to_owned()];
             let means = self.sets.iter().map(|s| self.mean(s, family, place));
             let means = means.chain([self.average(family, place)]);
@@ -90,7 +91,7 @@ impl Reproduction {
 
     fn rank_table(&self) -> Table {
         let mut table = Table::new("family");
-        for features in &self.setup.features {
+        for features in &self.options.features {
             table.column("average accuracy at M", features.to_string());
         }
         table.column("", "all M");
@@ -108,5 +109,5 @@ impl Reproduction {
 
 /// A share in percent, without the sign.
 fn percent(share: f64) -> String {
-    format!("{:.2}", 100.0 * share)
+    fixed(100.0 * share)
 }

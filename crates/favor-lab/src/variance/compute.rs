@@ -1,13 +1,15 @@
 //! The closed forms, over all pairs of all sets.
 
-use super::Setup;
+use super::VarianceOptions;
 use super::data::Sources;
 use super::regime::Regime;
 use super::report::{Curve, Point};
-use crate::progress::{Counter, Listener};
-use crate::{Result, pairs};
+use crate::Result;
 use favor::diagnose::Estimator;
 use favor::{Family, Kernel, Matrix, Moments};
+use favor_inspect::pairs::means;
+use favor_io::progress::{Counter, Listener};
+use favor_io::stats::mean_and_deviation;
 use rayon::prelude::*;
 
 /// One pair of sets at σ = 1. Other σ enter through the kernel's input scale.
@@ -29,15 +31,15 @@ struct Cell {
 
 /// The curves of every regime whose data are there.
 pub(super) fn curves(
-    setup: &Setup,
+    options: &VarianceOptions,
     sources: &Sources,
     listener: &Listener<'_>,
 ) -> Result<Vec<Curve>> {
     let mut present: Vec<Regime> = Vec::new();
     let mut pairs = Vec::new();
-    for &regime in &setup.regimes {
-        for set in 0..setup.sets {
-            if let Some((x, y)) = regime.sets(sources, setup.rows, setup.seed, set) {
+    for &regime in &options.regimes {
+        for set in 0..options.sets {
+            if let Some((x, y)) = regime.sets(sources, options.rows, options.seed, set) {
                 if present.last() != Some(&regime) {
                     present.push(regime);
                 }
@@ -47,14 +49,14 @@ pub(super) fn curves(
         }
     }
     let tasks: Vec<(usize, usize)> =
-        (0..pairs.len()).flat_map(|p| (0..setup.sigmas.len()).map(move |s| (p, s))).collect();
+        (0..pairs.len()).flat_map(|p| (0..options.sigmas.len()).map(move |s| (p, s))).collect();
     let counter = Counter::new(listener, tasks.len());
     let cells: Result<Vec<Vec<Cell>>> = tasks
         .par_iter()
         .map(|&(p, s)| {
-            let kernel = Kernel::softmax().scaled(setup.sigmas[s])?;
+            let kernel = Kernel::softmax().scaled(options.sigmas[s])?;
             let cells: favor::Result<Vec<Cell>> =
-                setup.families.iter().map(|&family| cell(&pairs[p], family, kernel)).collect();
+                options.families.iter().map(|&family| cell(&pairs[p], family, kernel)).collect();
             counter.step(present[pairs[p].regime].name());
             Ok(cells?)
         })
@@ -62,8 +64,8 @@ pub(super) fn curves(
     let cells = cells?;
     let mut out = Vec::new();
     for (r, &regime) in present.iter().enumerate() {
-        for (f, &family) in setup.families.iter().enumerate() {
-            let points = setup.sigmas.iter().enumerate().map(|(s, &sigma)| {
+        for (f, &family) in options.families.iter().enumerate() {
+            let points = options.sigmas.iter().enumerate().map(|(s, &sigma)| {
                 let own = tasks.iter().zip(&cells);
                 let own = own.filter(|((p, at), _)| *at == s && pairs[*p].regime == r);
                 point(sigma, own.map(|(_, cells)| cells[f]).collect())
@@ -77,7 +79,7 @@ pub(super) fn curves(
 fn cell(pair: &Pair, family: Family, kernel: Kernel) -> favor::Result<Cell> {
     let (mx, my) = &pair.moments;
     let estimator = Estimator::fit(family, kernel, mx, my)?;
-    let means = pairs::means(&estimator, pair.x.view(), pair.y.view())?;
+    let means = means(&estimator, pair.x.view(), pair.y.view())?;
     let relative = means.log_relative_variance;
     // The floor is twice the mean of log K, and log(Var/K) = log(Var/K²) + log K.
     Ok(Cell { relative, over_kernel: relative + 0.5 * estimator.floor(mx, my) })
@@ -85,10 +87,11 @@ fn cell(pair: &Pair, family: Family, kernel: Kernel) -> favor::Result<Cell> {
 
 /// Mean and standard deviation over the sets.
 fn point(sigma: f64, cells: Vec<Cell>) -> Point {
-    let (log_relative_variance, relative_deviation) =
-        spread(cells.iter().map(|c| c.relative).collect());
-    let (log_variance_over_kernel, over_kernel_deviation) =
-        spread(cells.iter().map(|c| c.over_kernel).collect());
+    let over = |value: fn(&Cell) -> f64| {
+        mean_and_deviation(&cells.iter().map(value).collect::<Vec<f64>>())
+    };
+    let (log_relative_variance, relative_deviation) = over(|c| c.relative);
+    let (log_variance_over_kernel, over_kernel_deviation) = over(|c| c.over_kernel);
     Point {
         sigma,
         log_relative_variance,
@@ -96,11 +99,4 @@ fn point(sigma: f64, cells: Vec<Cell>) -> Point {
         log_variance_over_kernel,
         over_kernel_deviation,
     }
-}
-
-fn spread(values: Vec<f64>) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
 }

@@ -1,8 +1,8 @@
-//! The paper's findings beside ours.
+//! The paper's findings next to ours.
 
 use super::report::gaps;
 use super::{Curve, Regime};
-use crate::families::{PAPER, SHOWN};
+use crate::families::{compared, paper};
 use crate::finding::Finding;
 use favor::Family;
 
@@ -16,7 +16,7 @@ pub(super) fn compare(curves: &[Curve]) -> Vec<Finding> {
     out.extend(lowest(
         curves,
         Family::Sde,
-        PAPER.into_iter().filter(others).collect(),
+        paper().into_iter().filter(others).collect(),
         "paper: SDE is lower than or on par with every other family of the paper, everywhere",
     ));
     for (regime, size) in [
@@ -37,7 +37,7 @@ pub(super) fn compare(curves: &[Curve]) -> Vec<Finding> {
     out.extend(lowest(
         curves,
         Family::Balanced,
-        SHOWN.into_iter().filter(|f| *f != Family::Balanced).collect(),
+        compared().into_iter().filter(|f| *f != Family::Balanced).collect(),
         "ours: balanced is lower than or on par with every other family, everywhere",
     ));
     out
@@ -57,9 +57,10 @@ fn lowest(curves: &[Curve], family: Family, others: Vec<Family>, claim: &str) ->
             against += worse.len();
             if let (Some(first), Some(last)) = (worse.first(), worse.last()) {
                 let most = worse.iter().map(|g| -g.1).fold(0.0, f64::max);
-                let range = match first.0 == last.0 {
-                    true => format!("σ = {}", first.0),
-                    false => format!("σ = {} to {}", first.0, last.0),
+                let range = if first.0 == last.0 {
+                    format!("σ = {}", first.0)
+                } else {
+                    format!("σ = {} to {}", first.0, last.0)
                 };
                 places.push(format!("{} {range} (by up to e^{most:.1})", regime.name()));
             }

@@ -3,7 +3,7 @@
 //! Six kinds of data of dimension 64, five pairs of sets of 1024 vectors each, vectors multiplied
 //! by σ = 0.1, …, 1. The parameters of every family are fitted to each pair of sets. Reported is
 //! the mean over all pairs of vectors and all sets of the logarithm of the variance of one feature,
-//! relative to `K` as in the paper and relative to `K²` beside it, from the closed forms.
+//! relative to `K` as in the paper and also to `K²`, from the closed forms.
 //!
 //! The paper does not say how pixels become numbers. Here a pixel is its byte divided by 255, so
 //! that images lie in [0, 1] before they are multiplied by σ; with that the gaps that the paper
@@ -19,21 +19,22 @@ mod regime;
 mod report;
 mod text;
 
-pub use crate::data::{DataFolder, data_folder};
 pub use crate::finding::Finding;
 pub use regime::Regime;
 pub use report::{Curve, Missing, Point, Reproduction};
 
-use crate::families::SHOWN;
-use crate::output::{OutputError, write_atomically};
-use crate::progress::Listener;
+use crate::families::compared;
 use crate::{Error, Result};
 use favor::Family;
+use favor_io::data::DataFolder;
+use favor_io::progress::Listener;
+use favor_io::{create_folder, write_atomically};
 use std::path::Path;
 
 /// The size of the experiment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Setup {
+#[non_exhaustive]
+pub struct VarianceOptions {
     /// The kinds of data.
     pub regimes: Vec<Regime>,
     /// The factors of the vectors.
@@ -48,17 +49,44 @@ pub struct Setup {
     pub seed: u64,
 }
 
-impl Setup {
+impl VarianceOptions {
     /// The experiment as in the paper, with all families.
     pub fn paper() -> Self {
         Self {
             regimes: Regime::ALL.to_vec(),
             sigmas: (1..=10).map(|s| f64::from(s) / 10.0).collect(),
-            families: SHOWN.to_vec(),
+            families: compared(),
             rows: 1024,
             sets: 5,
             seed: 0,
         }
+    }
+
+    setters! {
+        /// Chooses the kinds of data.
+        regimes: Vec<Regime>,
+        /// Chooses the factors of the vectors.
+        sigmas: Vec<f64>,
+        /// Chooses the families.
+        families: Vec<Family>,
+        /// Chooses the number of vectors in a set.
+        rows: usize,
+        /// Chooses the number of pairs of sets.
+        sets: usize,
+        /// Chooses the seed of the sets.
+        seed: u64,
+    }
+
+    fn check(&self) -> Result<()> {
+        for (what, size) in [("rows", self.rows), ("sets", self.sets)] {
+            if size == 0 {
+                return Err(Error::invalid(what, "0 is too few; give at least 1"));
+            }
+        }
+        if self.sigmas.is_empty() || !self.sigmas.iter().all(|s| s.is_finite() && *s > 0.0) {
+            return Err(Error::invalid("sigmas", "give at least one factor, each above zero"));
+        }
+        Ok(())
     }
 }
 
@@ -66,20 +94,21 @@ impl Setup {
 /// made if it is not there. Kinds of data whose files are missing are left out and named.
 ///
 /// ```no_run
-/// use favor_lab::{progress, variance};
-/// let folder = variance::data_folder(None);
+/// use favor_io::{data, progress};
+/// use favor_lab::variance;
+/// let folder = data::data_folder(None);
 /// let out = std::path::Path::new("favor-variance");
-/// let found = variance::reproduce(&variance::Setup::paper(), &folder, out, &progress::silent)?;
+/// let found = variance::reproduce(&variance::VarianceOptions::paper(), &folder, out, &progress::silent)?;
 /// print!("{}", found.to_text(out));
 /// # Ok::<(), favor_lab::Error>(())
 /// ```
 pub fn reproduce(
-    setup: &Setup,
+    options: &VarianceOptions,
     data: &DataFolder,
     out: &Path,
     listener: &Listener<'_>,
 ) -> Result<Reproduction> {
-    let found = compare(setup, data, out, listener)?;
+    let found = compare(options, data, out, listener)?;
     write_atomically(out.join("variance.csv"), found.to_csv().as_bytes())?;
     write_atomically(out.join("variance.svg"), found.to_svg().as_bytes())?;
     Ok(found)
@@ -87,24 +116,15 @@ pub fn reproduce(
 
 /// Everything but the writing; the folder is made first, so that a wrong one is known at once.
 fn compare(
-    setup: &Setup,
+    options: &VarianceOptions,
     data: &DataFolder,
     out: &Path,
     listener: &Listener<'_>,
 ) -> Result<Reproduction> {
-    let usable = |s: &f64| s.is_finite() && *s > 0.0;
-    if setup.rows == 0
-        || setup.sets == 0
-        || setup.sigmas.is_empty()
-        || !setup.sigmas.iter().all(usable)
-    {
-        let reason = "the variance experiment needs rows, sets and factors above zero";
-        return Err(Error::Invalid(reason.to_owned()));
-    }
-    let (sources, missing) = data.load(&setup.regimes)?;
-    std::fs::create_dir_all(out)
-        .map_err(|reason| OutputError { path: out.to_path_buf(), reason })?;
-    let curves = compute::curves(setup, &sources, listener)?;
+    options.check()?;
+    let (sources, missing) = data::load(data, &options.regimes)?;
+    create_folder(out)?;
+    let curves = compute::curves(options, &sources, listener)?;
     let findings = findings::compare(&curves);
-    Ok(Reproduction { setup: setup.clone(), curves, findings, missing })
+    Ok(Reproduction { options: options.clone(), curves, findings, missing })
 }

@@ -1,12 +1,12 @@
 //! The experiment as a figure of six panels.
 
 use super::{Curve, Regime, Reproduction};
-use crate::families::style;
-use crate::figure::{Figure, Panel, Series};
+use crate::families::series;
 use favor::Family;
+use favor_figure::{Figure, Panel};
 
 impl Reproduction {
-    /// One panel a kind of data.
+    /// One panel per kind of data.
     pub fn to_svg(&self) -> String {
         let mut figure = Figure::new("Relative variance of random features").columns(3);
         for regime in Regime::ALL {
@@ -21,20 +21,18 @@ impl Reproduction {
             for curve in curves {
                 let points =
                     curve.points.iter().map(|p| (p.sigma, p.log_relative_variance)).collect();
-                let series = Series::new(curve.family.title(), points).style(style(curve.family));
-                let balanced = curve.family == Family::Balanced;
-                panel = panel.series(if balanced { series.emphasised() } else { series });
+                panel = panel.series(series(curve.family, points));
             }
             figure = figure.panel(panel);
         }
-        let setup = &self.setup;
+        let options = &self.options;
         figure
             .caption(format!(
                 "Natural logarithm of the relative variance of one feature of exp(xᵀy), from the \
                  closed forms: mean over all pairs of vectors and {} pairs of sets of {} vectors \
                  of dimension 64. Lower is better; every step of 1 is a factor e in the number of \
                  features. Curves that leave a panel go on rising.",
-                setup.sets, setup.rows
+                options.sets, options.rows
             ))
             .to_svg()
     }

@@ -62,7 +62,7 @@ impl Regime {
         seed: u64,
         set: usize,
     ) -> Option<(Matrix<f64>, Matrix<f64>)> {
-        // Two streams a set: one for each side.
+        // Two streams per set: one for each side.
         let purpose = |side: u64| 2 * set as u64 + side;
         let normal = |side: u64, mean: f64| {
             let mut stream = Stream::new(seed, purpose(side));

@@ -1,6 +1,6 @@
 //! What the experiment found, and its table as CSV.
 
-use super::{Finding, Regime, Setup};
+use super::{Finding, Regime, VarianceOptions};
 use favor::Family;
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use std::fmt::Write;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reproduction {
     /// What was run.
-    pub setup: Setup,
-    /// One curve a regime and family, regime by regime.
+    pub options: VarianceOptions,
+    /// One curve per regime and family, regime by regime.
     pub curves: Vec<Curve>,
-    /// The paper's findings beside ours.
+    /// The paper's findings next to ours.
     pub findings: Vec<Finding>,
     /// What could not be run.
     pub missing: Option<Missing>,
@@ -33,7 +33,7 @@ pub struct Curve {
     pub regime: Regime,
     /// The family.
     pub family: Family,
-    /// One point a σ.
+    /// One point per σ.
     pub points: Vec<Point>,
 }
 
@@ -53,7 +53,7 @@ pub struct Point {
 }
 
 impl Reproduction {
-    /// One line a regime, σ and family.
+    /// One line per regime, σ and family.
     pub fn to_csv(&self) -> String {
         let mut out = String::from(
             "regime,sigma,family,log_relative_variance,log_relative_variance_sd,\
@@ -71,8 +71,8 @@ impl Reproduction {
                     p.relative_deviation,
                     p.log_variance_over_kernel,
                     p.over_kernel_deviation,
-                    self.setup.sets,
-                    self.setup.rows
+                    self.options.sets,
+                    self.options.rows
                 );
             }
         }

@@ -2,8 +2,9 @@
 
 use super::report::{curve, gaps};
 use super::{Regime, Reproduction};
-use crate::table::{Table, fixed};
 use favor::Family;
+use favor_io::numbers::fixed;
+use favor_io::table::Table;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -11,25 +12,26 @@ impl Reproduction {
     /// Findings, gaps at each σ, and the files that were written into `out`.
     pub fn to_text(&self, out: &Path) -> String {
         let mut text = String::new();
-        let setup = &self.setup;
+        let options = &self.options;
         let _ = writeln!(
             text,
-            "Relative variance of one feature, mean over all pairs of {} sets of {} vectors a \
-             side, dimension 64 (natural logarithms; images are bytes / 255)\n",
-            setup.sets, setup.rows
+            "Relative variance of one feature, mean over all pairs of {} sets of {} vectors \
+             per side, dimension 64 (natural logarithms; images are bytes / 255)\n",
+            options.sets, options.rows
         );
         if let Some(missing) = &self.missing {
             let names: Vec<&str> = missing.regimes.iter().map(|r| r.name()).collect();
             let _ = writeln!(
                 text,
-                "left out: {}, because there is no {}; give the folder with --data or FAVOR_DATA\n",
+                "left out: {}, because there is no {}\n",
                 names.join(", "),
                 missing.files.join(" and no ")
             );
         }
-        let mut shown = vec![0, (setup.sigmas.len() / 2).saturating_sub(1), setup.sigmas.len() - 1];
+        let mut shown =
+            vec![0, (options.sigmas.len() / 2).saturating_sub(1), options.sigmas.len() - 1];
         shown.dedup();
-        for sigma in shown.into_iter().filter_map(|i| setup.sigmas.get(i)).copied() {
+        for sigma in shown.into_iter().filter_map(|i| options.sigmas.get(i)).copied() {
             let _ = writeln!(text, "log(Var/K²) at σ = {sigma}");
             text.push_str(&self.values_at(sigma).render("  "));
             text.push('\n');
@@ -58,7 +60,7 @@ impl Reproduction {
     fn values_at(&self, sigma: f64) -> Table {
         let mut table = Table::new("family");
         self.present().for_each(|r| table.column("", r.name()));
-        for &family in &self.setup.families {
+        for &family in &self.options.families {
             let mut cells = vec![family.name().to_owned()];
             for regime in self.present() {
                 let found = curve(&self.curves, regime, family);
@@ -72,7 +74,7 @@ impl Reproduction {
 
     fn gap_table(&self, better: Family, worse: Family) -> Table {
         let mut table = Table::new("σ");
-        self.setup.sigmas.iter().for_each(|s| table.column("", s.to_string()));
+        self.options.sigmas.iter().for_each(|s| table.column("", s.to_string()));
         for regime in self.present() {
             let mut cells = vec![regime.name().to_owned()];
             let gaps = gaps(&self.curves, regime, better, worse).unwrap_or_default();

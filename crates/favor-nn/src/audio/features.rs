@@ -24,9 +24,9 @@ impl Features {
 
     /// A NumPy file of ready features, `[frames, numbers]`.
     pub fn read(path: &Path) -> Result<Self> {
-        let found = favor_lab::input::read(path, None)
+        let found = favor_io::arrays::read(path, None)
             .map_err(|e| Error::invalid("features", e.to_string().replace('\n', " ")))?;
-        let [matrix] = &found.heads[..] else {
+        let [matrix] = found.heads() else {
             return Err(Error::file(path, "features are a matrix [frames, numbers]"));
         };
         let values = matrix.as_slice().iter().map(|v| *v as f32).collect();

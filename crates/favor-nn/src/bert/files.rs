@@ -8,7 +8,7 @@ use crate::train::Model;
 use crate::weights::{self, Views};
 use crate::{Error, Result};
 use burn::tensor::Device;
-use favor_lab::output::write_atomically;
+use favor_io::write_atomically;
 use safetensors::SafeTensors;
 use std::collections::HashMap;
 use std::path::Path;

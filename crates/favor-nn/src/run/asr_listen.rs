@@ -5,7 +5,7 @@ use crate::audio::{Features, FrontEnd, Recording};
 use crate::layer::AttentionOptions;
 use crate::speech::{Errors, Heard, Manifest, SpeechModel, Utterance};
 use crate::{Error, Result};
-use favor_lab::progress::{Listener, Tick};
+use favor_io::progress::{Listener, Tick};
 use rayon::prelude::*;
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use crate::bert::Bert;
 use crate::layer::AttentionOptions;
 use crate::text::{Batch, Encoded, TextTokenizer};
 use crate::{Error, Result};
-use favor_lab::progress::{Listener, Tick};
+use favor_io::progress::{Listener, Tick};
 use std::path::PathBuf;
 
 /// What to turn into vectors, and by what.
@@ -108,6 +108,6 @@ impl Embedded {
     /// The bytes of a NumPy file, `[texts, width]` of `f32`.
     pub fn to_npy(&self) -> Vec<u8> {
         let (rows, columns) = (self.vectors.len(), self.vectors.first().map_or(0, Vec::len));
-        crate::npy::matrix(rows, columns, self.vectors.iter().flatten())
+        favor_io::arrays::npy_bytes(rows, columns, self.vectors.iter().flatten())
     }
 }

@@ -4,8 +4,8 @@
 use super::session::Watch;
 use crate::attention::Attention;
 use crate::{Error, Result};
-use favor_lab::output::write_atomically;
-use favor_lab::progress::Tick;
+use favor_io::progress::Tick;
+use favor_io::write_atomically;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;

@@ -4,7 +4,7 @@ use crate::bert::Bert;
 use crate::train::{Model, Trainer};
 use crate::{Error, Result};
 use burn::tensor::Tensor;
-use favor_lab::progress::{Listener, Tick};
+use favor_io::progress::{Listener, Tick};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,7 +2,8 @@
 
 use super::manifest::{Manifest, Utterance};
 use crate::audio::read_sound;
-use crate::{Error, Result, npy};
+use crate::{Error, Result};
+use favor_io::arrays::npy_bytes;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -104,7 +105,7 @@ fn an4(from: &Path, to: &Path) -> Result<Manifests> {
             .filter(|part| !part.is_empty())
             .ok_or_else(refuse)?;
         let path = PathBuf::from("features").join(file_name(name)?).with_extension("npy");
-        save(&to.join(&path), &npy::matrix(count, NUMBERS, part.iter()))?;
+        save(&to.join(&path), &npy_bytes(count, NUMBERS, part.iter()))?;
         let duration = count as f64 / FRAME_RATE;
         let utterance = Utterance { path, text: Some(words.to_owned()), duration };
         if split == "train" { train.push(utterance) } else { test.push(utterance) }

@@ -1,7 +1,7 @@
 //! Lists of utterances: JSON lines with path, text and duration.
 
 use crate::{Error, Result};
-use favor_lab::output::write_atomically;
+use favor_io::write_atomically;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

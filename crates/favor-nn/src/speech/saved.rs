@@ -10,7 +10,7 @@ use crate::layer::{AttentionOptions, MapState};
 use crate::train::Model;
 use crate::{Error, Result};
 use burn::tensor::Device;
-use favor_lab::output::write_atomically;
+use favor_io::write_atomically;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};

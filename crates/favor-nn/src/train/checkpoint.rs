@@ -4,7 +4,7 @@ use super::adam::Means;
 use super::{Model, Trainer};
 use crate::layer::MapState;
 use crate::{Error, Result};
-use favor_lab::output::write_atomically;
+use favor_io::write_atomically;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use std::collections::{BTreeMap, HashMap};

@@ -159,7 +159,7 @@ fn long_texts_interpolate_positions() {
         normalise: true,
     };
     let text = "the cat sat on the mat and ".repeat(20);
-    let silent = favor_lab::progress::silent;
+    let silent = favor_io::progress::silent;
     let cut = embed(&request(&text, None), &silent).unwrap();
     assert_eq!((cut.tokens[0], cut.cut, cut.interpolated), (16, 1, 0));
     let whole = embed(&request(&text, Some(500)), &silent).unwrap();
@@ -181,7 +181,7 @@ fn minilm_embeds_as_in_transformers() {
         batch: 8,
         normalise: true,
     };
-    let found = embed(&request, &favor_lab::progress::silent).unwrap();
+    let found = embed(&request, &favor_io::progress::silent).unwrap();
     let found: Vec<f64> = found.vectors.iter().flatten().map(|v| f64::from(*v)).collect();
     let wanted = flat(&wanted["embeddings"]);
     assert_eq!(found.len(), wanted.len());

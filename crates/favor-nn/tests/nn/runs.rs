@@ -1,7 +1,7 @@
 //! Whole runs on small files: fine-tuning, pretraining, the grid; stopped and gone on with.
 
 use crate::common::{fixture, generator};
-use favor_lab::progress::Tick;
+use favor_io::progress::Tick;
 use favor_nn::run::{
     FinetuneRequest, GlueRequest, PretrainRequest, TuningOptions, Watch, finetune, glue, plan,
     pretrain,
@@ -76,7 +76,7 @@ fn finetuning_learns_and_goes_on() {
     let other =
         FinetuneRequest { options: TuningOptions { rate: 1e-3, ..parts.options }, ..parts.clone() };
     let stop = AtomicBool::new(false);
-    let watch = Watch { listener: &favor_lab::progress::silent, stop: &stop };
+    let watch = Watch { listener: &favor_io::progress::silent, stop: &stop };
     let message = finetune(&other, watch).unwrap_err().to_string();
     assert!(message.contains("other settings"), "{message}");
     stopped_at(u64::MAX, |w| finetune(&parts, w)).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::common::generator;
 use favor::draw::Stream;
-use favor_lab::progress::{Tick, silent};
+use favor_io::progress::{Tick, silent};
 use favor_nn::audio::{Augment, FrontEnd, Recording, read_sound};
 use favor_nn::run::{
     AsrOptions, AsrRequest, EvaluateRequest, Mode, NstRequest, SpeechRequest, TranscribeRequest,
@@ -335,7 +335,7 @@ fn rates_are_brought_together() {
 /// The corpora, if they are at hand.
 #[test]
 fn corpora_are_imported() {
-    let data = favor_lab::data::data_folder(None).path;
+    let data = favor_io::data::data_folder(None).path;
     let data = if data.is_dir() { data } else { Path::new("../..").join(data) };
     let folder = tempfile::tempdir().unwrap();
     for (corpus, sizes) in [

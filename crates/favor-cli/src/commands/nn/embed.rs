@@ -3,7 +3,7 @@
 use super::{AttentionArguments, print};
 use crate::failure::Outcome;
 use crate::terminal::Bar;
-use favor_lab::output::write_atomically;
+use favor_io::write_atomically;
 use favor_nn::run::{EmbedRequest, embed};
 use favor_nn::{AttentionOptions, Error};
 use std::path::PathBuf;

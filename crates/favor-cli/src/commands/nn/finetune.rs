@@ -2,7 +2,7 @@
 
 use super::{AttentionArguments, Redraw, print, watched};
 use crate::failure::Outcome;
-use favor_lab::data::data_folder;
+use favor_io::data::data_folder;
 use favor_nn::run::{FinetuneRequest, TuningOptions, finetune};
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     redraw: Redraw,
     #[command(flatten)]
     tuning: TuningArguments,
-    /// Folder with glue/ [default: $FAVOR_DATA, else ../shared/data]
+    /// Folder with glue/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder for the model; made if it is not there

@@ -3,7 +3,7 @@
 use super::finetune::TuningArguments;
 use super::{Redraw, print, watched};
 use crate::failure::Outcome;
-use favor_lab::data::data_folder;
+use favor_io::data::data_folder;
 use favor_nn::Attention;
 use favor_nn::run::{GlueRequest, glue, plan};
 use favor_nn::task::Glue;
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     /// Only say how long it would take
     #[arg(long)]
     dry_run: bool,
-    /// Folder with glue/ [default: $FAVOR_DATA, else ../shared/data]
+    /// Folder with glue/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder for results; made if it is not there

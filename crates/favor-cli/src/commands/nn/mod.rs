@@ -63,7 +63,7 @@ fn watched<T>(
         }
     });
     let bar = Bar::new(name);
-    let listener = |tick: favor_lab::progress::Tick<'_>| bar.show(tick);
+    let listener = |tick: favor_io::progress::Tick<'_>| bar.show(tick);
     Ok(work(Watch { listener: &listener, stop: &STOP })?)
 }
 

@@ -3,7 +3,7 @@
 use super::asr::train::TrainingArguments;
 use super::{Redraw, print, watched};
 use crate::failure::Outcome;
-use favor_lab::data::data_folder;
+use favor_io::data::data_folder;
 use favor_nn::Attention;
 use favor_nn::run::{Mode, SpeechRequest, plan_speech, speech};
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// Only say how long it would take
     #[arg(long)]
     dry_run: bool,
-    /// Folder with speech/ [default: $FAVOR_DATA, else ../shared/data]
+    /// Folder with speech/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder for results; made if it is not there

@@ -2,7 +2,7 @@
 
 use super::super::print;
 use crate::failure::Outcome;
-use favor_lab::data::data_folder;
+use favor_io::data::data_folder;
 use favor_nn::speech::{Corpus, import};
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub(crate) struct Arguments {
     /// an4, fsdd, audiomnist or ljspeech
     corpus: Corpus,
-    /// Folder with speech/ [default: $FAVOR_DATA, else ../shared/data]
+    /// Folder with speech/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder in which one of the corpus's name is made

@@ -1,0 +1,152 @@
+//! Arrays in files.
+//!
+//! [`read`] takes `.npy`, `.npz`, `.safetensors` and `.csv` files, [`read_spec`] the same with the
+//! name of an array after a colon, as in `qkv.npz:q`. Every error names the file and what is wrong
+//! with it; a broken or hostile file never makes the program stop or ask for more memory than the
+//! file can fill. [`npy_bytes`] goes the other way.
+
+mod dtype;
+mod header;
+mod kind;
+mod layout;
+mod npy;
+mod npz;
+mod tensors;
+mod text;
+
+pub use npy::npy_bytes;
+pub use text::number;
+
+use crate::{InputError, Problem, Stack};
+use kind::Kind;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek};
+use std::path::{Path, PathBuf};
+
+/// Reads an array of two, three or four dimensions: rows × columns, heads × rows × columns, or a
+/// batch of one such stack.
+///
+/// `name` chooses an array of a `.npz` or `.safetensors` file; without it the file must hold only
+/// one. Numbers of any type become `f64`, exactly where `f64` can hold them: integers beyond 2^53
+/// are rounded to the nearest.
+pub fn read(path: &Path, name: Option<&str>) -> Result<Stack, InputError> {
+    let (array, stack) = read_named(path, name);
+    let chosen = name.map_or_else(String::new, |name| format!(":{name}"));
+    let source = format!("{}{chosen}", path.display());
+    let stack = stack.map(|stack| stack.from_source(source));
+    stack.map_err(|problem| InputError { path: path.to_path_buf(), array, problem })
+}
+
+/// Reads a file whose name may be followed by a colon and the name of an array.
+///
+/// ```no_run
+/// let queries = favor_io::arrays::read_spec("qkv.npz:q")?;
+/// assert!(!queries.heads().is_empty());
+/// # Ok::<(), favor_io::InputError>(())
+/// ```
+pub fn read_spec(spec: &str) -> Result<Stack, InputError> {
+    let (path, name) = split_spec(spec);
+    read(&path, name)
+}
+
+/// Splits `file:array` at the last colon, but only if what stands before it is a file and the
+/// whole is not.
+///
+/// So names that hold a colon themselves keep working.
+pub fn split_spec(spec: &str) -> (PathBuf, Option<&str>) {
+    if let Some((path, name)) = spec.rsplit_once(':')
+        && !name.is_empty()
+        && !Path::new(spec).is_file()
+        && Path::new(path).is_file()
+    {
+        return (PathBuf::from(path), Some(name));
+    }
+    (PathBuf::from(spec), None)
+}
+
+type Named = (Option<String>, Result<Stack, Problem>);
+
+fn read_named(path: &Path, name: Option<&str>) -> Named {
+    let opened = open(path);
+    let (kind, mut file, size) = match opened {
+        Ok(opened) => opened,
+        Err(e) => return (None, Err(e)),
+    };
+    if name.is_some() && !kind.has_names() {
+        return (None, Err(Problem::NameNotUsed(kind.extension())));
+    }
+    match kind {
+        Kind::Npy => (None, npy::read(&mut BufReader::new(file), size)),
+        Kind::Npz => npz::read(file, name),
+        Kind::Safetensors => match whole(&mut file) {
+            Ok(bytes) => tensors::read(&bytes, name),
+            Err(e) => (None, Err(e)),
+        },
+        Kind::Csv => (None, whole(&mut file).and_then(|bytes| text::read(&bytes))),
+    }
+}
+
+/// Opens a file, says how many bytes it has, and compares its first bytes with its extension.
+fn open(path: &Path) -> Result<(Kind, File, u64), Problem> {
+    check_regular(path)?;
+    let kind = Kind::of_path(path)?;
+    let (mut file, size) = open_filled(path)?;
+    let mut start = [0; 16];
+    let got = dtype::fill(&mut file, &mut start)?;
+    kind.check(&start[..got])?;
+    file.rewind()?;
+    Ok((kind, file, size))
+}
+
+/// An error for anything but a file.
+fn check_regular(path: &Path) -> Result<(), Problem> {
+    let metadata = fs::metadata(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Problem::Missing,
+        _ => Problem::Io(e),
+    })?;
+    if metadata.is_dir() {
+        return Err(Problem::NotAFile("a folder"));
+    }
+    // Opening a pipe would wait for a writer, and a device may never end.
+    if !metadata.is_file() {
+        return Err(Problem::NotAFile("a device or a pipe"));
+    }
+    Ok(())
+}
+
+/// Opens a file that holds something, and says how many bytes.
+fn open_filled(path: &Path) -> Result<(File, u64), Problem> {
+    let file = File::open(path)?;
+    match file.metadata()?.len() {
+        0 => Err(Problem::EmptyFile),
+        size => Ok((file, size)),
+    }
+}
+
+/// The lines of a text file with their numbers, without those that are blank.
+pub fn lines(path: &Path) -> Result<Vec<(usize, String)>, Problem> {
+    check_regular(path)?;
+    let bytes = whole(&mut open_filled(path)?.0)?;
+    text::lines(&bytes).map(|line| line.map(|(number, text)| (number, text.to_owned()))).collect()
+}
+
+fn whole(file: &mut File) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The array that was asked for, or the only one there is.
+fn choose(name: Option<&str>, mut present: Vec<String>) -> Result<String, Problem> {
+    match name {
+        Some(name) if present.iter().any(|p| p == name) => Ok(name.to_owned()),
+        Some(name) => {
+            if present.is_empty() {
+                return Err(Problem::NoArrays);
+            }
+            Err(Problem::NameUnknown { name: name.to_owned(), present })
+        }
+        None if present.len() > 1 => Err(Problem::NameNeeded(present)),
+        None => present.pop().ok_or(Problem::NoArrays),
+    }
+}

@@ -1,0 +1,115 @@
+//! A table of numbers as text, cells separated by commas.
+
+use super::layout::{self, Order};
+use crate::{Problem, Stack};
+use csv::{ByteRecord, ReaderBuilder};
+
+/// Reads a table. Blank lines and lines that begin with `#` are passed over.
+///
+/// The first line is a heading if none of its cells is a number. A first line that mixes numbers
+/// and words is an error, because it may be data with a slip in it.
+pub(super) fn read(bytes: &[u8]) -> Result<Stack, Problem> {
+    let bytes = without_mark(bytes);
+    let mut reader = ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .comment(Some(b'#'))
+        .from_reader(bytes);
+    let mut record = ByteRecord::new();
+    let mut values = Vec::new();
+    let mut columns = None;
+    let mut rows = 0_u64;
+    let mut heading_possible = true;
+    let damaged = |e: csv::Error| Problem::malformed("csv", e.to_string());
+    while reader.read_byte_record(&mut record).map_err(damaged)? {
+        let line = || line_of(bytes, &record);
+        let cells = record.iter().map(|cell| text_of(cell, line).map(bare));
+        let cells = cells.collect::<Result<Vec<&str>, Problem>>()?;
+        match cells[..] {
+            [] | [""] => continue,
+            [first, ..] if first.starts_with('#') => continue,
+            _ => {}
+        }
+        if std::mem::take(&mut heading_possible) && is_heading(&cells) {
+            continue;
+        }
+        for (column, cell) in cells.iter().enumerate() {
+            let value = finite(cell);
+            values.push(value.map_err(|wanted| cell_problem(cell, line(), column + 1, wanted))?);
+        }
+        let wanted = *columns.get_or_insert(cells.len());
+        if cells.len() != wanted {
+            return Err(Problem::Ragged { line: line(), found: cells.len(), wanted });
+        }
+        rows += 1;
+    }
+    let shape = [rows, columns.unwrap_or(0) as u64];
+    layout::stack(values, &shape, Order::C)
+}
+
+/// The line that a record begins on, counted from 1. Only messages need it.
+fn line_of(bytes: &[u8], record: &ByteRecord) -> usize {
+    let start = record.position().map_or(0, |p| p.byte() as usize);
+    // A record's place is where the reader began to look for it: before line ends and remarks.
+    let mut at = start.min(bytes.len());
+    loop {
+        at += match bytes.get(at) {
+            Some(b'\r' | b'\n') => 1,
+            Some(b'#') => bytes[at..].iter().take_while(|b| **b != b'\n').count(),
+            _ => break,
+        };
+    }
+    1 + bytes[..at].iter().filter(|b| **b == b'\n').count()
+}
+
+/// The lines that are not blank, trimmed, with their numbers from 1.
+pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, &str), Problem>> {
+    let numbered = without_mark(bytes).split(|&b| b == b'\n').enumerate();
+    numbered
+        .map(|(index, line)| Ok((index + 1, text_of(line, || index + 1)?.trim())))
+        .filter(|line| !matches!(line, Ok((_, ""))))
+}
+
+/// The bytes without the mark that some programs put before UTF-8.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
+}
+
+fn text_of(bytes: &[u8], line: impl Fn() -> usize) -> Result<&str, Problem> {
+    if bytes.contains(&0) {
+        return Err(Problem::NotText { line: line(), what: "a NUL byte" });
+    }
+    let what = "bytes that are not UTF-8";
+    std::str::from_utf8(bytes).map_err(|_| Problem::NotText { line: line(), what })
+}
+
+/// A cell without the spaces around it, nor quotes that a space kept from being read as such.
+fn bare(cell: &str) -> &str {
+    let cell = cell.trim();
+    let inner = cell.strip_prefix('"').and_then(|c| c.strip_suffix('"'));
+    inner.map_or(cell, str::trim)
+}
+
+fn is_heading(cells: &[&str]) -> bool {
+    cells.iter().all(|cell| !cell.is_empty() && cell.parse::<f64>().is_err())
+}
+
+/// A cell as a finite number; `line` and `column` are for the message.
+pub fn number(cell: &str, line: usize, column: usize) -> Result<f64, Problem> {
+    finite(cell).map_err(|wanted| cell_problem(cell, line, column, wanted))
+}
+
+/// A finite number, or what should stand in the place of the cell.
+fn finite(cell: &str) -> Result<f64, &'static str> {
+    match cell.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        Ok(_) => Err("a finite number"),
+        // The most common slip is another separator, so the message says which one is wanted.
+        Err(_) if cell.contains([';', '\t', ' ']) => Err("a number (commas separate the cells)"),
+        Err(_) => Err("a number"),
+    }
+}
+
+fn cell_problem(cell: &str, line: usize, column: usize, wanted: &'static str) -> Problem {
+    Problem::Cell { line, column, cell: cell.to_owned(), wanted }
+}

@@ -1,0 +1,31 @@
+//! What the crates around `favor` share: files in and out, progress, text for people.
+//!
+//! - [`Stack`] is an array as matrices, one per head, and [`HeadArrays`] are queries, keys and values
+//!   that fit each other,
+//! - `arrays` reads them from `.npy`, `.npz`, `.safetensors` and `.csv` files (cargo feature
+//!   `arrays`),
+//! - [`write_atomically`] and [`AtomicFile`] write files so that a reader never sees half of one,
+//! - [`data`] finds the folder of data that the repository does not hold,
+//! - [`progress`] reports how far a long run has come,
+//! - [`table`] lays out tables of text,
+//! - [`numbers`] writes numbers as people read them, and [`stats`] sums them up.
+
+#[cfg(feature = "arrays")]
+pub mod arrays;
+pub mod data;
+pub mod numbers;
+pub mod progress;
+pub mod stats;
+pub mod table;
+
+mod error;
+mod heads;
+mod output;
+mod problem;
+mod stack;
+
+pub use error::Error;
+pub use heads::{Head, HeadArrays};
+pub use output::{AtomicFile, OutputError, create_folder, write_atomically};
+pub use problem::{InputError, Problem};
+pub use stack::Stack;
