@@ -3,7 +3,7 @@
 use crate::closed::WANTED;
 use crate::report::{FamilyReport, Recommendation};
 use favor::Family;
-use favor::diagnose::{Candidate, recommend};
+use favor::diagnose::{Candidate, break_even, recommend};
 use favor_io::numbers::{figures, percent};
 
 /// An error above this share of the uniform baseline's is close to it.
@@ -25,7 +25,7 @@ pub(super) fn recommendation(
     } else {
         (outputs, "attention output")
     };
-    let advice = recommend(&candidates, queries, keys)?;
+    let advice = recommend(&candidates, break_even(queries, keys, false))?;
     let text = format!("for {} error of the {basis}, {advice}", percent(WANTED));
     Some(Recommendation { advice, basis, text })
 }

@@ -22,7 +22,7 @@ impl Closed {
         let (moments_x, moments_y) = &head.moments;
         let objective = match estimator.objective(moments_x, moments_y)? {
             Some(objective) => objective,
-            None => estimator.floor(moments_x, moments_y) + means.excess,
+            None => estimator.objective_floor(moments_x, moments_y) + means.excess,
         };
         let values = head.samples.predicted_values.as_ref().map(|v| v.view());
         let (queries, keys) = &head.samples.predicted;

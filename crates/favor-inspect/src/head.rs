@@ -5,7 +5,8 @@ use crate::sampling::Samples;
 use crate::{DRAWS, Error, FamilyReport, HeadReport, InspectOptions, PairSample, Result};
 use crate::{advice, measured};
 use favor::diagnose::{Estimator, uniform_error};
-use favor::{Family, Kernel, Mask, Matrix, Moments, exact_attention};
+use favor::reference::{Mask, exact_attention};
+use favor::{Family, Kernel, Matrix, Moments};
 use favor_io::Head;
 
 /// One head with everything that its families share.
@@ -72,7 +73,7 @@ impl<'a> PreparedHead<'a> {
         let (queries, keys) = (self.input.queries.rows(), self.input.keys.rows());
         let used = (self.samples.pairs.0.rows(), self.samples.pairs.1.rows());
         let floor = Estimator::new(Family::Trig, self.kernel, None)
-            .map_or(f64::NAN, |e| e.floor(&self.moments.0, &self.moments.1));
+            .map_or(f64::NAN, |e| e.objective_floor(&self.moments.0, &self.moments.1));
         HeadReport {
             head: self.index,
             queries,

@@ -4,7 +4,8 @@ use crate::head::PreparedHead;
 use crate::report::Measured;
 use crate::{DRAWS, InspectOptions};
 use favor::diagnose::{effective_sample_sizes, kernel_error, relative_error};
-use favor::{Error, Family, FeatureMap, FeatureSpec, Mask, feature_attention};
+use favor::reference::{Mask, feature_attention};
+use favor::{Error, Family, FeatureMap, FeatureSpec};
 use favor_io::stats::median;
 
 /// The means over [`DRAWS`] draws of `features` features.
