@@ -39,7 +39,7 @@ def fit(a: argparse.Namespace) -> dict[str, Any]:
         squares = squares + (x.astype(np.float64) ** 2).sum(0)
     mean = total / count
     deviation = np.sqrt(squares / count - mean**2)
-    sampler = RBFSampler(gamma=a.sigma**2 / 2, n_components=a.features, random_state=0)
+    sampler = RBFSampler(gamma=0.5 / a.bandwidth**2, n_components=a.features, random_state=0)
     sampler.fit(np.zeros((1, len(mean)), np.float32))
     sums = np.zeros((a.features, a.classes))
     sgd = SGDClassifier(loss="log_loss", random_state=0)
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--features", type=int, default=256)
     parser.add_argument("--classes", type=int, default=8)
-    parser.add_argument("--sigma", type=float, default=0.3)
+    parser.add_argument("--bandwidth", type=float, default=10 / 3)
     parser.add_argument("--score", action="store_true", help="compare with the labels too")
     a = parser.parse_args()
     start = time.perf_counter()

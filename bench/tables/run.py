@@ -22,7 +22,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-SIGMA = "0.3"
+BANDWIDTH = "3.3333333333333335"
 
 
 def measured(command: list[str]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Bench:
     def ours(self, work: str, data: Path) -> dict[str, Any]:
         model = str(self.folder / "model.favor")
         if work == "fit":
-            more = ["--target", "label", "--classify", "--sigma", SIGMA, "--out", model]
+            more = ["--target", "label", "--classify", "--bandwidth", BANDWIDTH, "--out", model]
             return measured([self.favor, "fit", str(data), *more, "--features", str(self.features)])
         out = str(self.folder / "ours.parquet")
         return measured([self.favor, "predict", model, str(data), "--out", out])
@@ -65,7 +65,7 @@ class Bench:
 
     def peer(self, work: str, kind: str, data: Path, *more: str) -> dict[str, Any]:
         command = [sys.executable, str(HERE / "peers.py"), work, kind, str(data), *more]
-        command += ["--model", str(self.folder / f"{kind}.pickle"), "--sigma", SIGMA]
+        command += ["--model", str(self.folder / f"{kind}.pickle"), "--bandwidth", BANDWIDTH]
         command += ["--out", str(self.folder / f"{kind}.parquet"), "--features", str(self.features)]
         return json.loads(measured(command)["text"])
 
@@ -132,7 +132,7 @@ def main() -> None:
         "# Tables: speed",
         "",
         f"`cargo xtask bench tables` wrote this page on {machine()}. A table of {a.rows} rows, 16 "
-        f"columns and 8 classes in one Parquet file, {a.features} features, σ given; the best of "
+        f"columns and 8 classes in one Parquet file, {a.features} features, bandwidth given; the best of "
         f"{a.rounds} rounds. scikit-learn {version('scikit-learn')} reads the same file in batches "
         "with pyarrow. Ours includes the start of the process, scikit-learn's imports are left out.",
         "",

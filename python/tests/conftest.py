@@ -1,6 +1,7 @@
-"""Where the data of some tests are."""
+"""What the tests share: data that may be absent, a list of what was skipped, and other interpreters."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,3 +17,36 @@ def data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("set FAVOR_DATA to the folder of the data")
     return Path(folder)
+
+
+@pytest.fixture
+def python() -> list[str]:
+    """The beginning of a command for another interpreter like this one, which writes nothing beside the sources."""
+    cache = ["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else ["-B"]
+    return [sys.executable, "-I", "-X", "utf8", *cache]
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """What a test draws does not depend on the tests before it."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _record(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    _record(report)
+
+
+def _record(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Adds a skipped test, or a file of tests, to the list that `FAVOR_SKIPPED` names: a line `test<TAB>reason`."""
+    file = os.environ.get("FAVOR_SKIPPED")
+    if not file or not report.skipped:
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    line = "\t".join(" ".join(part.split()) for part in (report.nodeid, reason))
+    with open(file, "a", encoding="utf-8") as skipped:
+        skipped.write(line.replace("Skipped: ", "", 1) + "\n")

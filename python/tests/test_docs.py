@@ -3,7 +3,6 @@
 import re
 import runpy
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,11 +50,11 @@ def test_notebooks(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_examples(name, tmp_path):
+def test_examples(name, tmp_path, python):
     for package in EXAMPLES[name]:
         pytest.importorskip(package)
     # A process of its own, since its workers begin by importing it.
-    command = [sys.executable, "-I", "-B", str(ROOT / "examples" / f"{name}.py")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
+    command = [*python, str(ROOT / "examples" / f"{name}.py")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=900)
     assert done.returncode == 0, done.stderr
     assert done.stdout

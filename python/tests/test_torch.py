@@ -4,7 +4,6 @@ import copy
 import io
 import itertools
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -387,9 +386,14 @@ def test_it_learns():
     assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:10])
 
 
-def test_two_processes(tmp_path):
+def test_two_processes(tmp_path, python):
     """DistributedDataParallel over gloo: the same gradients and maps everywhere."""
     program = Path(__file__).with_name("two_processes.py")
     file = tmp_path / "meeting"
-    run = [subprocess.Popen([sys.executable, program, str(rank), file]) for rank in (0, 1)]
-    assert [p.wait(timeout=120) for p in run] == [0, 0]
+    run = [subprocess.Popen([*python, program, str(rank), file]) for rank in (0, 1)]
+    try:
+        # If one fails, the other waits for it.
+        assert [p.wait(timeout=900) for p in run] == [0, 0]
+    finally:
+        for process in run:
+            process.kill()

@@ -1,76 +1,73 @@
 //! `cargo xtask bench`: the speed comparisons with PyTorch, JAX, NumPy and scikit-learn.
 
-use crate::step::{Outcome, build, cargo, execute, step};
-use crate::{places, python, wheel};
-use std::path::PathBuf;
-use std::process::Command;
+use crate::places::Profile;
+use crate::python::{self, Environment, NO_PYTHON, Packages};
+use crate::step::{Outcome, Steps, cargo, execute};
+use crate::wheel::{self, Installed};
+use crate::workspace;
 
 /// Attention and products; `bench tables` instead compares the commands on tables, `bench nn` the
 /// training of transformers, and `bench python` the package with the engine alone.
 pub(crate) fn run(more: &[&str]) -> Outcome {
+    let steps = &mut Steps::default();
     match more {
-        ["tables", more @ ..] => tables(more),
-        ["nn", more @ ..] => nn(more),
-        ["python", more @ ..] => package(more),
-        _ => speed(more),
+        ["tables", more @ ..] => tables(steps, more),
+        ["nn", more @ ..] => nn(steps, more),
+        ["python", more @ ..] => package(steps, more),
+        _ => speed(steps, more),
     }
 }
 
-fn speed(more: &[&str]) -> Outcome {
-    let environment = packages("speed")?;
-    step("our side", || execute(&mut cargo("build --package favor-cli --release")))?;
-    step("comparison", || {
-        let mut python = Command::new(python::program(&environment, "python"));
-        python.arg("bench/speed/run.py").arg("--favor").arg(places::favor()?).args(more);
-        execute(python.current_dir(places::root()))
+fn speed(steps: &mut Steps, more: &[&str]) -> Outcome {
+    let environment = packages(steps, "speed")?;
+    steps.run("our side", || execute(&mut cargo("build --package favor-cli --release")))?;
+    steps.run("comparison", || {
+        let mut python = environment.python();
+        python.arg("bench/speed/run.py").arg("--favor").arg(Profile::Release.favor()?);
+        execute(python.args(more))
     })
 }
 
-fn tables(more: &[&str]) -> Outcome {
-    let environment = packages("tables")?;
-    step("our side", || execute(&mut build()))?;
-    step("comparison", || {
-        let mut python = Command::new(python::program(&environment, "python"));
-        python.arg("bench/tables/run.py").arg("--favor").arg(places::favor()?);
-        python.arg("--overhead").arg(places::example("overhead")?).args(more);
-        execute(python.current_dir(places::root()))
+fn tables(steps: &mut Steps, more: &[&str]) -> Outcome {
+    let environment = packages(steps, "tables")?;
+    steps.run("our side", build)?;
+    steps.run("comparison", || {
+        let mut python = environment.python();
+        python.arg("bench/tables/run.py").arg("--favor").arg(Profile::Release.favor()?);
+        python.arg("--overhead").arg(Profile::Release.example("overhead")?);
+        execute(python.args(more))
     })
 }
 
-fn nn(more: &[&str]) -> Outcome {
-    let environment = packages("nn")?;
-    step("our side", || execute(&mut build()))?;
-    step("comparison", || {
-        let mut python = Command::new(python::program(&environment, "python"));
-        python.arg("bench/nn/run.py").arg("--step").arg(places::example("step")?).args(more);
-        execute(python.current_dir(places::root()))
+fn nn(steps: &mut Steps, more: &[&str]) -> Outcome {
+    let environment = packages(steps, "nn")?;
+    steps.run("our side", build)?;
+    steps.run("comparison", || {
+        let mut python = environment.python();
+        python.arg("bench/nn/run.py").arg("--step").arg(Profile::Release.example("step")?);
+        execute(python.args(more))
     })
 }
 
-fn package(more: &[&str]) -> Outcome {
-    step("the engine", || execute(&mut cargo("build --package favor-cli --release")))?;
-    let mut environment = None;
-    step("the package", || {
-        environment = wheel::installed()?;
-        Ok(())
-    })?;
-    let environment = environment.ok_or(NO_PYTHON)?;
-    step("comparison", || {
-        let mut python = Command::new(python::program(&environment, "python"));
-        python.arg("bench/python/overhead.py").arg("--favor").arg(places::favor()?).args(more);
-        execute(python.current_dir(places::root()))
+fn package(steps: &mut Steps, more: &[&str]) -> Outcome {
+    steps.run("the engine", || execute(&mut cargo("build --package favor-cli --release")))?;
+    let packages = steps.run("packages", wheel::packages)?.ok_or(NO_PYTHON)?;
+    let installed = steps.run("our package", || Installed::new(&packages, Profile::Release))?;
+    steps.run("comparison", || {
+        let mut python = installed.python();
+        python.arg("bench/python/overhead.py").arg("--favor").arg(Profile::Release.favor()?);
+        execute(python.args(more))
     })
 }
 
-const NO_PYTHON: &str = "python3 with its venv module is needed for this comparison";
+/// Builds the command with all that it can have, and the examples, for speed.
+fn build() -> Outcome {
+    execute(&mut cargo(&format!("build {} --release --bins --examples", workspace::whole()?)))
+}
 
 /// The environment of a comparison, with its packages.
-fn packages(name: &str) -> Result<PathBuf, String> {
-    let requirements = places::root().join("bench").join(name).join("requirements.txt");
-    let mut environment = None;
-    step("packages", || {
-        environment = python::environment(name, &requirements)?;
-        Ok(())
-    })?;
-    environment.ok_or_else(|| NO_PYTHON.into())
+fn packages(steps: &mut Steps, name: &str) -> Result<Environment, String> {
+    let packages = Packages::of(&format!("bench/{name}/requirements.txt"))?;
+    let found = steps.run("packages", || python::environment(name, &packages))?;
+    found.ok_or_else(|| NO_PYTHON.into())
 }

@@ -11,3 +11,7 @@ struct Guide;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/adding-a-family.md")]
 struct AddingAFamily;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tables.md")]
+struct Tables;

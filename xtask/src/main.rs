@@ -1,43 +1,54 @@
 //! The developer's commands. `cargo xtask help` lists them.
 
 mod bench;
+mod features;
+mod lint;
+mod package;
 mod peers;
 mod places;
 mod python;
 mod quotes;
+mod skips;
 mod step;
 mod store;
 mod test;
+mod versions;
 mod wheel;
+mod workspace;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask <command>
 
-  test     everything the build server checks: format, lints, tests, documents
-  package  build the Python wheel and test it (needs python3 and 6 GB)
-  quotes   write the outputs that the documents quote anew
-  peers    compare with public implementations, write docs/peers.md (needs python3 and 6 GB)
-  bench    compare the speed with PyTorch, JAX, NumPy and scikit-learn, write docs/benchmarks.md
-           (--quick for short lengths only; needs python3 and 6 GB)
+  test      all tests: of the Rust crates, of the outputs that documents quote, of the Python package
+            (--only rust, quotes or python for a part of them; python3 is needed for some, and 5 GB)
+  lint      format, lints, reference pages, minimum Rust versions, Python files
+  features  every crate without features and with each one alone
+  package   build the Python wheel as users get it, and test it (needs python3 and 5 GB)
+  quotes    write the outputs that the documents quote again
+  peers     compare with public implementations, write docs/peers.md (needs python3 and 6 GB)
+  bench     compare the speed with PyTorch, JAX, NumPy and scikit-learn, write docs/benchmarks.md
+            (--quick for short lengths only; needs python3 and 6 GB)
   bench tables
-           compare fits and predictions of tables with scikit-learn, write docs/benchmarks-tables.md
-           (--rows N --scaling for a short one; needs python3 and 3 GB)
+            compare fits and predictions of tables with scikit-learn, write docs/benchmarks-tables.md
+            (--rows N --scaling for a short one; needs python3 and 3 GB)
   bench nn
-           compare training steps of a BERT with PyTorch, write docs/benchmarks-nn.md
-           (--rounds N; needs python3 and 6 GB)
+            compare training steps of a BERT with PyTorch, write docs/benchmarks-nn.md
+            (--rounds N; needs python3 and 6 GB)
   bench python
-           what attention from Python costs over the engine alone (needs python3 and 6 GB)
-  help     this text
+            what attention from Python costs over the engine alone (needs python3 and 5 GB)
+  help      this text
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
-        ["test"] => test::run(),
-        ["package"] => step::step("python package", wheel::test),
+        ["test", ref more @ ..] => test::run(more),
+        ["lint"] => lint::run(),
+        ["features"] => features::run(),
+        ["package"] => package::run(),
         ["quotes"] => quotes::rewrite(),
         ["peers"] => peers::run(),
         ["bench", ref more @ ..] => bench::run(more),

@@ -12,8 +12,9 @@
 //! A line `…` in a quote stands for any lines. Beside quotes there are shared passages: what lies
 //! between `<!-- shared: name -->` and `<!-- end -->` must be the same in every document.
 
-use crate::places;
-use crate::step::{Outcome, build, execute, output};
+use crate::places::{self, Profile, Scratch};
+use crate::step::{Outcome, cargo, execute, output};
+use crate::workspace;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,17 +33,17 @@ struct Quote {
 
 /// Compares every quote with the output of its command.
 pub(crate) fn check() -> Outcome {
-    let mut printed = HashMap::new();
+    let mut programs = Programs::build()?;
     let mut shared: HashMap<String, (PathBuf, String)> = HashMap::new();
     for path in documents()? {
         let text = read(&path)?;
         let lines: Vec<&str> = text.lines().collect();
         for quote in find(&lines).map_err(|e| format!("{}: {e}", path.display()))? {
-            let found = print(&mut printed, &quote.command)?;
+            let found = programs.print(&quote.command)?;
             let found: Vec<&str> = found.lines().map(str::trim_end).collect();
             if !matches(&lines[quote.start..quote.end], &found) {
                 return Err(format!(
-                    "{}, line {}: `{}` now prints\n\n{}\n\nto quote it anew:\n\n    cargo xtask quotes\n",
+                    "{}, line {}: `{}` now prints\n\n{}\n\nto quote it again:\n\n    cargo xtask quotes\n",
                     path.display(),
                     quote.start,
                     quote.command,
@@ -66,8 +67,7 @@ pub(crate) fn check() -> Outcome {
 
 /// Writes the output of each command into its quotes, except into those with a `…`.
 pub(crate) fn rewrite() -> Outcome {
-    execute(&mut build())?;
-    let mut printed = HashMap::new();
+    let mut programs = Programs::build()?;
     for path in documents()? {
         let text = read(&path)?;
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
@@ -76,7 +76,7 @@ pub(crate) fn rewrite() -> Outcome {
             if lines[quote.start..quote.end].iter().any(|l| l == ANYTHING) {
                 continue;
             }
-            let found = print(&mut printed, &quote.command)?;
+            let found = programs.print(&quote.command)?;
             let found = found.lines().map(|l| l.trim_end().to_string());
             lines.splice(quote.start..quote.end, found);
         }
@@ -133,30 +133,43 @@ fn passages(lines: &[&str]) -> Vec<(String, String)> {
     found
 }
 
-/// What a command prints. Each is run once, from the programs that are already built.
-fn print(printed: &mut HashMap<String, String>, command: &str) -> Result<String, String> {
-    if let Some(text) = printed.get(command) {
-        return Ok(text.clone());
+/// The command and the examples, as the tests build them, and what they have printed.
+struct Programs {
+    /// A folder of their own: what one command writes the next may read.
+    folder: Scratch,
+    printed: HashMap<String, String>,
+}
+
+impl Programs {
+    fn build() -> Result<Self, String> {
+        execute(&mut cargo(&format!("build {} --bins --examples", workspace::whole()?)))?;
+        Ok(Self { folder: Scratch::new("quotes")?, printed: HashMap::new() })
     }
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let (program, arguments) = match &words[..] {
-        ["cargo", "run", "--release", "-p", _, "--example", name] => {
-            (places::example(name)?, &[][..])
+
+    /// What a command prints. Each is run once. Documents tell users to build with `--release`; here
+    /// the programs of the tests print the same.
+    fn print(&mut self, command: &str) -> Result<String, String> {
+        if let Some(text) = self.printed.get(command) {
+            return Ok(text.clone());
         }
-        ["cargo", "run", "--release", "-p", _, "--example", name, "--", rest @ ..] => {
-            (places::example(name)?, rest)
-        }
-        ["cargo", "run", "--release", "--", rest @ ..] | ["favor", rest @ ..] => {
-            (places::favor()?, rest)
-        }
-        _ => return Err(format!("`{command}` is neither an example nor the favor command")),
-    };
-    // In a folder of their own: what one command writes the next may read.
-    let folder = places::target()?.join("quotes");
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let text = output(Command::new(program).args(arguments).current_dir(folder))?;
-    printed.insert(command.into(), text.clone());
-    Ok(text)
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let (program, arguments) = match &words[..] {
+            ["cargo", "run", "--release", "-p", _, "--example", name] => {
+                (Profile::Dev.example(name)?, &[][..])
+            }
+            ["cargo", "run", "--release", "-p", _, "--example", name, "--", rest @ ..] => {
+                (Profile::Dev.example(name)?, rest)
+            }
+            ["cargo", "run", "--release", "--", rest @ ..] | ["favor", rest @ ..] => {
+                (Profile::Dev.favor()?, rest)
+            }
+            _ => return Err(format!("`{command}` is neither an example nor the favor command")),
+        };
+        let mut run = Command::new(program);
+        let text = output(run.args(arguments).current_dir(self.folder.path()))?;
+        self.printed.insert(command.into(), text.clone());
+        Ok(text)
+    }
 }
 
 /// Whether the lines are the pattern's, a `…` standing for any number of them.

@@ -3,22 +3,52 @@
 use crate::places;
 use std::ffi::OsStr;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Nothing, or the reason of the failure.
 pub(crate) type Outcome = Result<(), String>;
 
-/// Runs one named step and tells its time.
-pub(crate) fn step(name: &str, work: impl FnOnce() -> Outcome) -> Outcome {
-    eprintln!("\n== {name}");
-    let start = Instant::now();
-    let outcome = work();
-    let seconds = start.elapsed().as_secs_f64();
-    match outcome {
-        Ok(()) => eprintln!("== {name}: passed in {seconds:.1} s"),
-        Err(reason) => return Err(format!("{name} failed after {seconds:.1} s\n{reason}")),
+/// Steps one after the other, and the time that each has taken.
+#[derive(Default)]
+pub(crate) struct Steps {
+    times: Vec<(String, Duration)>,
+}
+
+impl Steps {
+    /// Runs one named step and keeps its time, whether it fails or not.
+    pub(crate) fn run<T>(
+        &mut self,
+        name: &str,
+        work: impl FnOnce() -> Result<T, String>,
+    ) -> Result<T, String> {
+        eprintln!("\n== {name}");
+        let start = Instant::now();
+        let outcome = work();
+        let time = start.elapsed();
+        self.times.push((name.into(), time));
+        let seconds = time.as_secs_f64();
+        match outcome {
+            Ok(value) => {
+                eprintln!("== {name}: passed in {seconds:.1} s");
+                Ok(value)
+            }
+            Err(reason) => Err(format!("{name} failed after {seconds:.1} s\n{reason}")),
+        }
     }
-    Ok(())
+
+    /// The times as a table, with their sum.
+    pub(crate) fn table(&self) -> String {
+        let total = self.times.iter().map(|(_, t)| *t).sum();
+        let total = ("total".to_string(), total);
+        let rows: Vec<&(String, Duration)> = self.times.iter().chain([&total]).collect();
+        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        let line = |(name, time): &(String, Duration)| {
+            let tenths = (10.0 * time.as_secs_f64()).round() as u64;
+            let (minutes, seconds) = (tenths / 600, tenths % 600);
+            format!("  {name:width$} {minutes:>4} min {:>2}.{} s\n", seconds / 10, seconds % 10)
+        };
+        rows.into_iter().map(line).collect()
+    }
 }
 
 /// A cargo command at the top of the tree.
@@ -37,14 +67,6 @@ pub(crate) fn cargo(arguments: &str) -> Command {
 fn is_of_package(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start))
-}
-
-/// Every feature of the command and of the libraries: what a default build leaves out is tested too.
-pub(crate) const FEATURES: &str = "--features favor-cli/s3,favor-cli/nn,favor-tables/linfa";
-
-/// Builds the command with all that it can have, and the examples: as the tests build them.
-pub(crate) fn build() -> Command {
-    cargo(&format!("build --workspace --release --bins --examples {FEATURES}"))
 }
 
 /// Runs a command to its end. A failure comes with the line that repeats it.
@@ -93,5 +115,17 @@ mod tests {
         let mut command = Command::new("tool");
         command.args(["--all", "a b"]).env("FLAGS", "-D warnings");
         assert_eq!(line(&command), "FLAGS='-D warnings' tool --all 'a b'");
+    }
+
+    #[test]
+    fn times_are_summed() {
+        let mut steps = Steps::default();
+        assert_eq!(steps.run("one", || Ok(1)), Ok(1));
+        let failed = steps.run("the second", || -> Outcome { Err("why".into()) });
+        assert!(failed.unwrap_err().ends_with("\nwhy"));
+        steps.times[0].1 = Duration::from_millis(59_960);
+        steps.times[1].1 = Duration::from_millis(7_000);
+        let wanted = "  one           1 min  0.0 s\n  the second    0 min  7.0 s\n  total         1 min  7.0 s\n";
+        assert_eq!(steps.table(), wanted);
     }
 }

@@ -1,11 +1,14 @@
 //! An object store for the tests: a server that speaks the protocol of S3 on this machine.
 
-use crate::{places, python};
+use crate::python::{self, Environment, Packages};
 use std::path::PathBuf;
 
-/// The server's program, or `None` if there is no python3 that can make an environment for it.
-pub(crate) fn server() -> Result<Option<PathBuf>, String> {
-    let requirements = places::root().join("xtask/store-requirements.txt");
-    let environment = python::environment("store", &requirements)?;
-    Ok(environment.map(|e| python::program(&e, "moto_server")))
+/// The server's environment, or `None` if there is no python3 that can make one.
+pub(crate) fn environment() -> Result<Option<Environment>, String> {
+    python::environment("store", &Packages::complete("xtask/python/store.txt")?)
+}
+
+/// The server's program.
+pub(crate) fn server(environment: &Environment) -> PathBuf {
+    environment.program("moto_server")
 }

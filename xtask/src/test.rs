@@ -1,62 +1,56 @@
-//! `cargo xtask test`: what the build server runs and what a person runs.
+//! `cargo xtask test`: all tests, of the Rust crates, of what the documents quote, and of the Python
+//! package. One profile and one set of features throughout, so that nothing is built twice.
 
-use crate::step::{FEATURES, Outcome, build, cargo, execute, step};
-use crate::{places, python, quotes, store, wheel};
-use std::time::Instant;
+use crate::places::Profile;
+use crate::python::NO_PYTHON;
+use crate::skips::Skips;
+use crate::step::{Outcome, Steps, cargo, execute};
+use crate::{quotes, store, wheel, workspace};
 
-/// One profile and one set of features throughout, so that nothing is built twice.
-pub(crate) fn run() -> Outcome {
-    let start = Instant::now();
-    for (component, command) in [("rustfmt", "fmt --version"), ("clippy", "clippy --version")] {
-        if cargo(command).output().map_or(true, |o| !o.status.success()) {
-            return Err(format!(
-                "{component} is not installed; get it by\n\n    rustup component add {component}\n"
-            ));
-        }
-    }
-    step("format", || execute(&mut cargo("fmt --all --check")))?;
-    step("lints", || {
-        let lints = format!("clippy --workspace --all-targets --release {FEATURES} -- -D warnings");
-        execute(&mut cargo(&lints))
-    })?;
-    step("tests", || {
-        let mut tests = cargo(&format!("test --workspace --release {FEATURES}"));
-        match store::server()? {
-            Some(server) => tests.env("FAVOR_MOTO_SERVER", server),
-            None => &mut tests,
-        };
-        execute(&mut tests)
-    })?;
-    step("reference pages", || {
-        // With the examples, because then dependencies have the features that the lints gave them.
-        let doc = format!("doc --workspace --lib --examples --no-deps --release {FEATURES}");
-        let mut doc = cargo(&doc);
-        execute(doc.env("RUSTDOCFLAGS", "-D warnings"))
-    })?;
-    step("quoted outputs", || {
-        execute(&mut build())?;
-        quotes::check()
-    })?;
-    step("python", lint_python)?;
-    step("python package", wheel::test)?;
-    eprintln!("\neverything passed in {:.1} s", start.elapsed().as_secs_f64());
-    Ok(())
+/// What can be asked for alone.
+const PARTS: [&str; 3] = ["rust", "quotes", "python"];
+
+/// Runs all parts, or the one of `--only`.
+pub(crate) fn run(arguments: &[&str]) -> Outcome {
+    let parts = match arguments {
+        [] => PARTS.to_vec(),
+        ["--only", part] if PARTS.contains(part) => vec![*part],
+        _ => return Err(format!("test takes no arguments or --only {}", PARTS.join("|"))),
+    };
+    let (mut steps, skips) = (Steps::default(), Skips::new()?);
+    let outcome = parts.iter().try_for_each(|part| match *part {
+        "rust" => rust(&mut steps, &skips),
+        "quotes" => steps.run("quoted outputs", quotes::check),
+        _ => python(&mut steps, &skips),
+    });
+    eprint!("\n{}\n{}", steps.table(), skips.report());
+    outcome.inspect(|()| eprintln!("\neverything passed"))
 }
 
-/// Lints, format and types of the Python files, by tools of their own in the target directory.
-fn lint_python() -> Outcome {
-    let requirements = places::root().join("xtask/requirements.txt");
-    let Some(environment) = python::environment("lint", &requirements)? else {
-        eprintln!("skipped: there is no python3 that can make an environment");
-        return Ok(());
+/// The tests of the workspace. What needs Python's packages gets them first: a server that speaks the
+/// protocol of S3, and a pretrained model.
+fn rust(steps: &mut Steps, skips: &Skips) -> Outcome {
+    let store = steps.run("object store", store::environment)?;
+    let packages = steps.run("python packages", wheel::packages)?;
+    let whole = workspace::whole()?;
+    steps.run("rust build", || execute(&mut cargo(&format!("test {whole} --no-run"))))?;
+    steps.run("rust tests", || {
+        let mut tests = cargo(&format!("test {whole}"));
+        if let Some(store) = &store {
+            tests.env("FAVOR_MOTO_SERVER", store::server(store));
+        }
+        if let (Some(packages), None) = (&packages, std::env::var_os("FAVOR_MINILM")) {
+            tests.env("FAVOR_MINILM", wheel::minilm(packages)?);
+        }
+        execute(skips.told_to(&mut tests))
+    })
+}
+
+/// The wheel and its tests.
+fn python(steps: &mut Steps, skips: &Skips) -> Outcome {
+    let Some(packages) = steps.run("python packages", wheel::packages)? else {
+        return skips.add("python package", NO_PYTHON);
     };
-    let cache = places::target()?.join("python").join("ruff-cache");
-    for arguments in [&["check"][..], &["format", "--check"]] {
-        let mut ruff = std::process::Command::new(python::program(&environment, "ruff"));
-        ruff.args(arguments).arg("--cache-dir").arg(&cache).arg(".");
-        execute(ruff.current_dir(places::root()))?;
-    }
-    let cache = places::target()?.join("python").join("mypy-cache");
-    let mut mypy = std::process::Command::new(python::program(&environment, "mypy"));
-    execute(mypy.arg("--cache-dir").arg(cache).current_dir(places::root()))
+    let installed = steps.run("wheel", || wheel::Installed::new(&packages, Profile::Dev))?;
+    steps.run("python tests", || wheel::test(&installed, skips))
 }

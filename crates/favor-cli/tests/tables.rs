@@ -160,19 +160,33 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing() {
     fs::write(folder.join("one.csv"), "x,ring\n1,a\n2,a\n3,a\n").unwrap();
     fs::write(folder.join("flat.csv"), "x,z,ring\n1,5,a\n2,5,b\n3,5,a\n").unwrap();
     fs::write(folder.join("gaps.csv"), "x,z,ring\n1,5,a\n,6,b\n3,7,a\n").unwrap();
+    let ids: String = (0..1500).map(|i| format!("{i},{}\n", i % 7)).collect();
+    fs::write(folder.join("ids.csv"), format!("id,x\n{ids}")).unwrap();
     fs::write(folder.join("bad.favor"), "no model").unwrap();
     let before = names(folder);
-    let fit = |file: &'static str| vec!["fit", file, "--target", "ring", "--sigma", "1"];
+    let fit = |file: &'static str| vec!["fit", file, "--target", "ring", "--bandwidth", "1"];
     refused(folder, &fit("none.csv"), &["none.csv", "there is no such file"]);
     refused(folder, &fit("empty.csv"), &["the file is empty"]);
     refused(folder, &fit("ragged.csv"), &["ragged.csv", "line 4 has 1 fields"]);
     refused(folder, &fit("one.csv"), &["'ring'", "one label"]);
-    refused(folder, &fit("flat.csv"), &["'z' is constant (5.00)"]);
-    refused(folder, &fit("gaps.csv"), &["'x' has missing values", "--missing"]);
+    refused(folder, &fit("flat.csv"), &["'z' is constant (5.00); leave it out with --ignore"]);
+    refused(
+        folder,
+        &fit("gaps.csv"),
+        &["'x' has missing values (null); give --missing drop or --missing mean"],
+    );
     refused(folder, &["fit", "t.csv", "--target", "rang"], &["'rang' is not in the table"]);
     refused(folder, &["fit", "t.csv"], &["--target"]);
+    let with = |more: &[&'static str]| [&["fit", "t.csv", "--target", "ring"], more].concat();
+    refused(folder, &with(&["--features", "0"]), &["--features: 0 features; give 1 to"]);
+    refused(folder, &with(&["--folds", "1"]), &["--folds: 1 parts; give 2 or more"]);
+    refused(folder, &with(&["--prior", "inner=1"]), &["--prior: no number is given", "'outer'"]);
+    refused(folder, &["fit", "--sql", "selekt 1", "--density"], &["--sql: "]);
+    refused(folder, &["fit", "ids.csv", "--target", "id"], &["give --classify or --regress"]);
+    let ids = ["fit", "ids.csv", "--target", "id", "--classify"];
+    refused(folder, &ids, &["more than 1000 different labels; is --regress meant?"]);
     refused(folder, &["fit", "--target", "ring"], &["DATA"]);
-    refused(folder, &["fit", "t.csv", "--target", "ring", "--sigma", "-2"], &["--sigma"]);
+    refused(folder, &["fit", "t.csv", "--target", "ring", "--bandwidth", "-2"], &["--bandwidth"]);
     refused(folder, &["fit", "t.csv", "--target", "ring", "--family", "best"], &["best"]);
     refused(
         folder,
@@ -194,15 +208,18 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing() {
     );
     refused(folder, &["predict", "model.favor", "t.csv", "--out", "p.txt"], &[".parquet, .csv or"]);
     refused(folder, &["predict", "model.favor", "one.csv"], &["'y' is not in the table"]);
+    printed(folder, &["fit", "ids.csv", "--density", "--bandwidth", "1", "--out", "d.favor"]);
+    refused(folder, &["predict", "d.favor", "ids.csv", "--proba"], &["--proba: a density has no"]);
+    fs::remove_file(folder.join("d.favor")).unwrap();
     fs::remove_file(folder.join("late.csv")).unwrap();
     assert_eq!(names(folder), before);
     // A newer version.
     let mut bytes = fs::read(folder.join("model.favor")).unwrap();
-    let old = b"\\\"version\\\":1";
+    let old = b"\\\"version\\\":2";
     let place = bytes.windows(old.len()).position(|w| w == old).unwrap();
     bytes[place + old.len() - 1] = b'7';
     fs::write(folder.join("newer.favor"), bytes).unwrap();
-    refused(folder, &["info", "newer.favor"], &["version 7", "reads version 1"]);
+    refused(folder, &["info", "newer.favor"], &["version 7", "reads version 2"]);
 }
 
 #[test]

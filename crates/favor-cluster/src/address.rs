@@ -1,6 +1,6 @@
 //! Where a process listens.
 
-use favor_tables::{Error, Result};
+use crate::{Endpoint, Error, Result};
 
 /// A host and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,18 +10,15 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads `HOST:PORT`, with or without `df://` before it. `option` is what it was given for.
-    pub(crate) fn parse(option: &'static str, text: &str) -> Result<Self> {
+    /// Reads `HOST:PORT`, with or without `df://` before it.
+    pub(crate) fn parse(endpoint: Endpoint, text: &str) -> Result<Self> {
         let bare = text.strip_prefix("df://").unwrap_or(text).trim_end_matches('/');
         let parts = bare.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
         match parts {
             Some((host, port)) if !host.is_empty() && !host.contains(['/', ' ']) => {
                 Ok(Self { host: host.to_owned(), port })
             }
-            _ => {
-                let reason = format!("'{text}' is no address; give HOST:PORT");
-                Err(Error::Request { what: option, reason })
-            }
+            _ => Err(Error::Address { endpoint, text: text.to_owned() }),
         }
     }
 }
@@ -39,16 +36,13 @@ mod tests {
     #[test]
     fn addresses_are_read_or_refused() {
         for text in ["df://node-1:50050", "node-1:50050", "df://node-1:50050/"] {
-            let address = Address::parse("--cluster", text).unwrap();
+            let address = Address::parse(Endpoint::Scheduler, text).unwrap();
             assert_eq!(address, Address { host: "node-1".into(), port: 50050 });
         }
-        assert_eq!(Address::parse("--cluster", "[::1]:7").unwrap().to_string(), "[::1]:7");
+        assert_eq!(Address::parse(Endpoint::Scheduler, "[::1]:7").unwrap().to_string(), "[::1]:7");
         for text in ["", "node-1", "node-1:", ":5", "node-1:70000", "http://node-1:5", "a b:5"] {
-            let error = Address::parse("--cluster", text).unwrap_err().to_string();
-            assert!(
-                error.starts_with("--cluster: '") && error.ends_with("give HOST:PORT"),
-                "{error}"
-            );
+            let error = Address::parse(Endpoint::Scheduler, text).unwrap_err().to_string();
+            assert_eq!(error, format!("'{text}' is no address; give HOST:PORT"));
         }
     }
 }

@@ -1,15 +1,22 @@
-//! The client's side: a session whose tables are read by the executors.
+//! The client's side: work on tables that the executors do.
 
 use crate::address::Address;
 use crate::codec::Codec;
 use crate::message::marked;
 use crate::readiness::{Readiness, readiness};
-use crate::{MESSAGE_BYTES, stores};
+use crate::{Endpoint, Error, MESSAGE_BYTES, Result, stores};
 use ballista_core::config::BALLISTA_CLIENT_GRPC_HTTP2_KEEPALIVE_INTERVAL_SECONDS;
 use ballista_core::extension::{SessionConfigExt, SessionStateExt};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use favor_tables::{Error, Model, Result};
+use favor_tables::{
+    Evaluation, FitRequest, Missing, Model, PredictOptions, Progress, Source, Table,
+    evaluate_on_workers, fit, fit_like, predict_on_workers, update,
+};
+use futures::StreamExt;
+use futures::stream::{BoxStream, unfold};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,64 +28,159 @@ const KEEPALIVE_SECONDS: usize = 10;
 const WATCH: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A session on the cluster of the scheduler at an address, as in `df://scheduler:50050`, that reads
-/// tables in at most so many pieces. Asks the scheduler whether it has executors.
-pub async fn connect(address: &str, partitions: usize) -> Result<SessionContext> {
-    let address = Address::parse("--cluster", address)?;
-    let refused = |reason| Err(Error::Request { what: "--cluster", reason });
-    match readiness(&address).await {
-        Readiness::Ready => {}
-        Readiness::Empty => {
-            let reason = format!(
-                "the scheduler at {address} has no executors; start some with: favor cluster \
-                 executor --scheduler {address}"
-            );
-            return refused(reason);
-        }
-        Readiness::Absent(why) => {
-            let reason = format!(
-                "no scheduler answers at {address} ({why}); start one with: favor cluster \
-                 scheduler --bind {address}"
-            );
-            return refused(reason);
-        }
-    }
-    // The static planner: under the adaptive one a job was seen to wait for ever after an executor
-    // was lost together with the finished part of a stage.
-    let config = SessionConfig::new_with_ballista()
-        .with_target_partitions(partitions.max(1))
-        .with_ballista_adaptive_query_planner(false)
-        .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES as usize)
-        .set_usize(BALLISTA_CLIENT_GRPC_HTTP2_KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_SECONDS)
-        .with_ballista_logical_extension_codec(Arc::new(Codec::new("client")));
-    let state = SessionStateBuilder::new()
-        .with_default_features()
-        .with_config(config)
-        .with_runtime_env(stores::runtime(None)?)
-        .build()
-        .upgrade_for_ballista(format!("http://{address}"))?;
-    Ok(SessionContext::new_with_state(state).enable_url_table())
+/// A cluster, known by the address of its scheduler. Its methods do what the functions of
+/// `favor_tables` with their names do on one machine.
+///
+/// Work ends with an error when the scheduler has been away or without executors for too long, and
+/// errors are those of the process that had them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    scheduler: Address,
+    partitions: usize,
 }
 
-/// Does work on a cluster, and gives up when its scheduler has been away or without executors for too
-/// long: a job that is submitted then would wait for ever.
-pub async fn watched<T, E: From<Error>>(
-    address: &str,
-    work: impl Future<Output = std::result::Result<T, E>>,
-) -> std::result::Result<T, E> {
-    let address = Address::parse("--cluster", address)?;
-    tokio::select! {
-        result = work => result,
-        error = loss(&address) => Err(error.into()),
+impl Cluster {
+    /// The cluster of a scheduler, as in `df://scheduler:50050`. Nothing is sent yet.
+    pub fn at(scheduler: &str) -> Result<Self> {
+        Ok(Self { scheduler: Address::parse(Endpoint::Scheduler, scheduler)?, partitions: 64 })
+    }
+
+    /// In how many pieces tables are read at most: a few times the number of cores. 64 by default.
+    pub fn partitions(self, partitions: usize) -> Self {
+        Self { partitions, ..self }
+    }
+
+    /// Fits a model to a table.
+    pub async fn fit(
+        &self,
+        source: &Source,
+        request: &FitRequest,
+        progress: &Arc<Progress>,
+    ) -> Result<Model> {
+        let table = self.open(source).await?;
+        self.watched(fit(&table, request, progress)).await
+    }
+
+    /// Fits a model to a table with the encoders and the map of another.
+    pub async fn fit_like(
+        &self,
+        source: &Source,
+        like: &Model,
+        progress: &Arc<Progress>,
+    ) -> Result<Model> {
+        let table = self.open(source).await?;
+        self.watched(fit_like(&table, like, progress)).await
+    }
+
+    /// The model of the rows that a model has seen and of those of a table.
+    pub async fn update(
+        &self,
+        source: &Source,
+        model: &Model,
+        progress: &Arc<Progress>,
+    ) -> Result<Model> {
+        let table = self.open(source).await?;
+        self.watched(update(&table, model, progress)).await
+    }
+
+    /// Predictions for the rows of a table, in any order: some columns must be kept.
+    pub async fn predict(
+        &self,
+        source: &Source,
+        model: &Model,
+        options: &PredictOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<(SchemaRef, BoxStream<'static, Result<RecordBatch>>)> {
+        if options.keep.is_empty() {
+            return Err(Error::Unordered);
+        }
+        let table = self.open(source).await?;
+        let made = predict_on_workers(&table, model, options, progress);
+        let (schema, batches) = self.watched(made).await?;
+        Ok((schema, self.watched_batches(batches)))
+    }
+
+    /// Evaluates a model on a table that has the target.
+    pub async fn evaluate(
+        &self,
+        source: &Source,
+        model: &Model,
+        missing: Option<Missing>,
+        progress: &Arc<Progress>,
+    ) -> Result<Evaluation> {
+        let table = self.open(source).await?;
+        self.watched(evaluate_on_workers(&table, model, missing, progress)).await
+    }
+
+    /// A session of the query engine whose tables are read by the executors, for other work. Asks the
+    /// scheduler first whether it has executors.
+    pub async fn session(&self) -> Result<SessionContext> {
+        let address = self.scheduler.to_string();
+        match readiness(&self.scheduler).await {
+            Readiness::Ready => {}
+            Readiness::Empty => return Err(Error::NoExecutors { address }),
+            Readiness::Absent(why) => return Err(Error::NoScheduler { address, why }),
+        }
+        // The static planner: under the adaptive one a job was seen to wait forever after an executor
+        // was lost together with the finished part of a stage.
+        let config = SessionConfig::new_with_ballista()
+            .with_target_partitions(self.partitions.max(1))
+            .with_ballista_adaptive_query_planner(false)
+            .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES as usize)
+            .set_usize(BALLISTA_CLIENT_GRPC_HTTP2_KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_SECONDS)
+            .with_ballista_logical_extension_codec(Arc::new(Codec::new("client")));
+        let runtime = stores::runtime(None).map_err(favor_tables::Error::from)?;
+        let state = SessionStateBuilder::new()
+            .with_default_features()
+            .with_config(config)
+            .with_runtime_env(runtime)
+            .build()
+            .upgrade_for_ballista(format!("http://{address}"))
+            .map_err(favor_tables::Error::from)?;
+        Ok(SessionContext::new_with_state(state).enable_url_table())
+    }
+
+    async fn open(&self, source: &Source) -> Result<Table> {
+        let session = self.session().await?;
+        Table::open(&session, source).await.map_err(explained)
+    }
+
+    /// Does work, and gives up when the scheduler has been away or without executors for too long: a
+    /// job that is submitted then would wait forever.
+    async fn watched<T>(&self, work: impl Future<Output = favor_tables::Result<T>>) -> Result<T> {
+        tokio::select! {
+            result = work => result.map_err(explained),
+            error = loss(&self.scheduler) => Err(error),
+        }
+    }
+
+    /// The same for batches as they come.
+    fn watched_batches(
+        &self,
+        batches: BoxStream<'static, favor_tables::Result<RecordBatch>>,
+    ) -> BoxStream<'static, Result<RecordBatch>> {
+        let scheduler = self.scheduler.clone();
+        let lost = Box::pin(async move { loss(&scheduler).await });
+        let next = async |state: Option<_>| {
+            let (mut batches, mut lost): (BoxStream<'static, _>, _) = state?;
+            tokio::select! {
+                batch = batches.next() => match batch? {
+                    Ok(batch) => Some((Ok(batch), Some((batches, lost)))),
+                    Err(error) => Some((Err(explained(error)), None)),
+                },
+                error = &mut lost => Some((Err(error), None)),
+            }
+        };
+        unfold(Some((batches, lost)), next).boxed()
     }
 }
 
 /// Ends when the cluster is lost.
-async fn loss(address: &Address) -> Error {
+async fn loss(scheduler: &Address) -> Error {
     let mut since = None;
     loop {
         tokio::time::sleep(WATCH).await;
-        let why = match readiness(address).await {
+        let why = match readiness(scheduler).await {
             Readiness::Ready => {
                 since = None;
                 continue;
@@ -87,37 +189,24 @@ async fn loss(address: &Address) -> Error {
             Readiness::Absent(why) => format!("does not answer any more ({why})"),
         };
         if since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
-            return Error::Engine(format!(
-                "the cluster was lost: the scheduler at {address} {why}"
-            ));
+            return Error::Lost { address: scheduler.to_string(), why };
         }
     }
 }
 
 /// The error that a process of the cluster had, out of what the others made of it.
-pub fn explain(error: Error) -> Error {
+fn explained(error: favor_tables::Error) -> Error {
+    use favor_tables::Error::{Query, Source};
     match error {
-        Error::Engine(text) => Error::Engine(match (marked(&text), text.split_once(" failed: ")) {
-            (Some(message), _) => message,
-            (None, Some((_, reason))) => format!("the cluster gave up: {reason}"),
-            (None, None) => format!("cluster: {text}"),
-        }),
-        Error::Source { place, reason } => {
-            Error::Source { place, reason: marked(&reason).unwrap_or(reason) }
+        Query { reason, source } => match (marked(&reason), reason.split_once(" failed: ")) {
+            (Some(message), _) => message.into(),
+            (None, Some((_, reason))) => Error::GaveUp { reason: reason.to_owned() },
+            (None, None) => Error::Ballista { what: "cluster", reason, source },
+        },
+        Source { place, reason } => {
+            let inner = marked(&reason).map(|message| Error::from(message).to_string());
+            Source { place, reason: inner.unwrap_or(reason) }.into()
         }
-        other => other,
-    }
-}
-
-/// That both passes of a fit have seen the same rows. They are queries of their own, whose parts
-/// may have been run more than once, so this is checked and not believed.
-pub fn complete(model: Model) -> Result<Model> {
-    let (first, second) = (model.moments().count(), model.about().rows);
-    match first == second {
-        true => Ok(model),
-        false => Err(Error::Engine(format!(
-            "the first pass saw {first} rows and the second {second}: files changed or were lost in \
-             between; fit again"
-        ))),
+        other => other.into(),
     }
 }

@@ -1,7 +1,7 @@
 //! Our functions as bytes, with the version of their code, inside the plans that travel between the
 //! processes of a cluster. All else is Ballista's.
 
-use crate::message::mark;
+use crate::message::{Message, mark};
 use ballista_core::serde::{BallistaLogicalExtensionCodec, BallistaPhysicalExtensionCodec};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
@@ -13,24 +13,16 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 use favor_tables::{
-    aggregate_from_bytes, aggregate_to_bytes, predict_from_bytes, predict_to_bytes,
-    rows_from_bytes, rows_to_bytes,
+    WIRE_VERSION, aggregate_from_bytes, aggregate_to_bytes, scalar_from_bytes, scalar_to_bytes,
 };
 use std::sync::Arc;
 
-/// The version of the functions: that of the package, and a number that grows with every change of
-/// what the functions or their states have in their bytes.
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-1");
-
 const MAGIC: &[u8] = b"favor";
 
-/// Which of our functions the bytes are of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum Kind {
-    Aggregate = 0,
-    Predict = 1,
-    Rows = 2,
+/// The version of the functions: that of the package, and that of what the functions or their states
+/// have in their bytes.
+pub fn version() -> String {
+    format!("{}-{WIRE_VERSION}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Encodes and decodes our functions.
@@ -46,31 +38,33 @@ pub struct Codec {
 impl Codec {
     /// The codec of a process, as in "scheduler".
     pub fn new(role: &'static str) -> Self {
-        Self::of_version(role, VERSION)
+        Self::of_version(role, &version())
     }
 
-    /// The codec of a process of another build.
+    /// The codec of a process of another build, for tests.
+    #[doc(hidden)]
     pub fn of_version(role: &'static str, version: &str) -> Self {
         let (logical, physical) = Default::default();
         Self { role, version: version.into(), logical, physical }
     }
 
-    fn encode(&self, kind: Kind, function: &[u8], buffer: &mut Vec<u8>) {
+    /// Functions of others have no bytes: they are found by their names.
+    fn encode(&self, function: Option<Vec<u8>>, buffer: &mut Vec<u8>) {
+        let Some(bytes) = function else { return };
         buffer.extend(MAGIC);
         buffer.push(self.version.len().min(255) as u8);
         buffer.extend(self.version.bytes().take(255));
-        buffer.push(kind as u8);
-        buffer.extend(function);
+        buffer.extend(bytes);
     }
 
-    /// The kind and the bytes of a function, after the check of its version.
-    fn decode<'a>(&self, name: &str, buffer: &'a [u8]) -> Result<(u8, &'a [u8])> {
-        let damaged = || refusal(&format!("the function '{name}' arrived damaged"));
+    /// The bytes of a function, after the check of its version.
+    fn decode<'a>(&self, name: &str, buffer: &'a [u8]) -> Result<&'a [u8]> {
+        let damaged = || refusal(format!("the function '{name}' arrived damaged"));
         let rest = buffer.strip_prefix(MAGIC).ok_or_else(damaged)?;
         let (length, rest) = rest.split_first().ok_or_else(damaged)?;
         let (version, rest) = rest.split_at_checked(*length as usize).ok_or_else(damaged)?;
         if version != self.version.as_bytes() {
-            return Err(refusal(&format!(
+            return Err(refusal(format!(
                 "the {} has the functions of favor {}, but '{name}' was sent by favor {}; run one \
                  version of favor everywhere",
                 self.role,
@@ -78,42 +72,22 @@ impl Codec {
                 String::from_utf8_lossy(version),
             )));
         }
-        let (kind, rest) = rest.split_first().ok_or_else(damaged)?;
-        Ok((*kind, rest))
+        Ok(rest)
     }
 
     fn scalar(&self, name: &str, buffer: &[u8]) -> Result<Arc<ScalarUDF>> {
-        let (kind, bytes) = self.decode(name, buffer)?;
-        let function = match kind == Kind::Rows as u8 {
-            true => rows_from_bytes(bytes),
-            false => predict_from_bytes(name, bytes),
-        };
-        function.map(Arc::new).map_err(|e| refusal(&e.to_string()))
+        let function = scalar_from_bytes(name, self.decode(name, buffer)?);
+        function.map(Arc::new).map_err(|e| refusal(e.to_string()))
     }
 
     fn aggregate(&self, name: &str, buffer: &[u8]) -> Result<Arc<AggregateUDF>> {
-        let (_, bytes) = self.decode(name, buffer)?;
-        aggregate_from_bytes(name, bytes).map(Arc::new).map_err(|e| refusal(&e.to_string()))
-    }
-
-    /// Other functions have no bytes: they are found by their names.
-    fn encode_scalar(&self, function: &ScalarUDF, buffer: &mut Vec<u8>) {
-        if let Some(bytes) = rows_to_bytes(function) {
-            self.encode(Kind::Rows, &bytes, buffer);
-        } else if let Some(bytes) = predict_to_bytes(function) {
-            self.encode(Kind::Predict, &bytes, buffer);
-        }
-    }
-
-    fn encode_aggregate(&self, function: &AggregateUDF, buffer: &mut Vec<u8>) {
-        if let Some(bytes) = aggregate_to_bytes(function) {
-            self.encode(Kind::Aggregate, &bytes, buffer);
-        }
+        let function = aggregate_from_bytes(name, self.decode(name, buffer)?);
+        function.map(Arc::new).map_err(|e| refusal(e.to_string()))
     }
 }
 
-fn refusal(message: &str) -> DataFusionError {
-    DataFusionError::Execution(mark(message))
+fn refusal(reason: String) -> DataFusionError {
+    DataFusionError::Execution(mark(&Message::Line(reason)))
 }
 
 impl LogicalExtensionCodec for Codec {
@@ -170,7 +144,7 @@ impl LogicalExtensionCodec for Codec {
     }
 
     fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.encode_scalar(node, buf);
+        self.encode(scalar_to_bytes(node), buf);
         Ok(())
     }
 
@@ -179,7 +153,7 @@ impl LogicalExtensionCodec for Codec {
     }
 
     fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.encode_aggregate(node, buf);
+        self.encode(aggregate_to_bytes(node), buf);
         Ok(())
     }
 }
@@ -209,7 +183,7 @@ impl PhysicalExtensionCodec for Codec {
     }
 
     fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.encode_scalar(node, buf);
+        self.encode(scalar_to_bytes(node), buf);
         Ok(())
     }
 
@@ -218,7 +192,7 @@ impl PhysicalExtensionCodec for Codec {
     }
 
     fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
-        self.encode_aggregate(node, buf);
+        self.encode(aggregate_to_bytes(node), buf);
         Ok(())
     }
 }

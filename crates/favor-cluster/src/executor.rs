@@ -1,20 +1,24 @@
 //! An executor: asks a scheduler for tasks, runs them, and serves their results to others.
 
 use crate::address::Address;
-use crate::codec::{Codec, VERSION};
-use crate::engine::Engine;
+use crate::codec::{Codec, version};
 use crate::readiness::{Readiness, readiness};
-use crate::{MESSAGE_BYTES, stores};
+use crate::task_runner::TaskRunner;
+use crate::{Endpoint, Error, MESSAGE_BYTES, Result, stores};
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
-use favor_tables::{Error, Result};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How an executor is run.
+///
+/// ```
+/// let options = favor_cluster::ExecutorOptions::new("node-0:50050").bind("node-1:50051").cores(8);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExecutorOptions {
     /// The scheduler, as in `node-1:50050`.
     pub scheduler: String,
@@ -28,34 +32,63 @@ pub struct ExecutorOptions {
     pub work: Option<PathBuf>,
     /// How many seconds to wait for the scheduler.
     pub wait: u64,
-    /// The version of the functions that it claims to have.
-    pub version: String,
+    version: String,
 }
 
-impl Default for ExecutorOptions {
-    fn default() -> Self {
+impl ExecutorOptions {
+    /// An executor of a scheduler, with all cores, for this machine alone.
+    pub fn new(scheduler: impl Into<String>) -> Self {
         Self {
-            scheduler: "127.0.0.1:50050".into(),
+            scheduler: scheduler.into(),
             bind: "127.0.0.1:0".into(),
             host: None,
             cores: None,
             work: None,
             wait: 30,
-            version: VERSION.into(),
+            version: version(),
         }
+    }
+
+    /// Where it listens.
+    pub fn bind(self, address: impl Into<String>) -> Self {
+        Self { bind: address.into(), ..self }
+    }
+
+    /// The name under which others reach it.
+    pub fn host(self, name: impl Into<String>) -> Self {
+        Self { host: Some(name.into()), ..self }
+    }
+
+    /// Tasks at a time.
+    pub fn cores(self, cores: usize) -> Self {
+        Self { cores: Some(cores), ..self }
+    }
+
+    /// Where results of tasks are kept until their job ends.
+    pub fn work(self, folder: impl Into<PathBuf>) -> Self {
+        Self { work: Some(folder.into()), ..self }
+    }
+
+    /// How many seconds to wait for the scheduler.
+    pub fn wait(self, seconds: u64) -> Self {
+        Self { wait: seconds, ..self }
+    }
+
+    /// The version of the functions that it claims to have, for tests.
+    #[doc(hidden)]
+    pub fn version(self, version: impl Into<String>) -> Self {
+        Self { version: version.into(), ..self }
     }
 }
 
 /// Runs an executor until it is asked to stop. `started` is told its address when it has found the
 /// scheduler.
 pub async fn serve_executor(options: &ExecutorOptions, started: impl FnOnce(&str)) -> Result<()> {
-    let scheduler = Address::parse("--scheduler", &options.scheduler)?;
-    let bind = Address::parse("--bind", &options.bind)?;
+    let scheduler = Address::parse(Endpoint::Scheduler, &options.scheduler)?;
+    let bind = Address::parse(Endpoint::Bind, &options.bind)?;
     let address = Address { port: free_port(&bind)?, ..bind };
     let cores = match options.cores {
-        Some(0) => {
-            return Err(Error::Request { what: "--cores", reason: "give at least one".into() });
-        }
+        Some(0) => return Err(Error::NoCores),
         Some(cores) => cores,
         None => std::thread::available_parallelism().map_or(1, |n| n.get()),
     };
@@ -86,7 +119,7 @@ pub async fn serve_executor(options: &ExecutorOptions, started: impl FnOnce(&str
         work_dir: Some(work.display().to_string()),
         grpc_max_decoding_message_size: MESSAGE_BYTES,
         grpc_max_encoding_message_size: MESSAGE_BYTES,
-        override_execution_engine: Some(Arc::new(Engine::new(address.to_string()))),
+        override_execution_engine: Some(Arc::new(TaskRunner::new(address.to_string()))),
         override_runtime_producer: Some(Arc::new(move |_| stores::runtime(Some(&scratch)))),
         override_logical_codec: Some(codec.clone()),
         override_physical_codec: Some(codec),
@@ -94,22 +127,20 @@ pub async fn serve_executor(options: &ExecutorOptions, started: impl FnOnce(&str
     };
     started(&address.to_string());
     let ended = start_executor_process(Arc::new(config)).await;
-    ended.map_err(|e| Error::Engine(format!("executor: {e}")))
+    ended.map_err(|e| Error::ballista("executor", e))
 }
 
 /// The port to listen at; one that is free when none is wanted. The scheduler must know it before
 /// the service begins, so it is found by listening once.
 fn free_port(bind: &Address) -> Result<u16> {
     let listener = TcpListener::bind(bind.to_string()).and_then(|l| l.local_addr());
-    let found = listener.map_err(|e| Error::Request {
-        what: "--bind",
-        reason: format!("cannot listen at {bind}: {e}"),
-    })?;
+    let found =
+        listener.map_err(|e| Error::Listen { address: bind.to_string(), reason: e.to_string() })?;
     Ok(found.port())
 }
 
 fn unusable(folder: &std::path::Path, error: &std::io::Error) -> Error {
-    Error::Request { what: "--work", reason: format!("{}: {error}", folder.display()) }
+    Error::WorkFolder { folder: folder.display().to_string(), reason: error.to_string() }
 }
 
 async fn await_scheduler(scheduler: &Address, seconds: u64) -> Result<()> {
@@ -117,11 +148,8 @@ async fn await_scheduler(scheduler: &Address, seconds: u64) -> Result<()> {
     loop {
         match readiness(scheduler).await {
             Readiness::Absent(why) if Instant::now() >= until => {
-                let reason = format!(
-                    "no scheduler answered at {scheduler} within {seconds} s ({why}); start one \
-                     with: favor cluster scheduler --bind {scheduler}"
-                );
-                return Err(Error::Request { what: "--scheduler", reason });
+                let why = format!("{why}, for {seconds} s");
+                return Err(Error::NoScheduler { address: scheduler.to_string(), why });
             }
             Readiness::Absent(_) => tokio::time::sleep(Duration::from_millis(200)).await,
             _ => return Ok(()),

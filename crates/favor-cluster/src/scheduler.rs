@@ -1,8 +1,8 @@
 //! The scheduler: takes plans from clients, cuts them into tasks, and hands these to executors.
 
 use crate::address::Address;
-use crate::codec::{Codec, VERSION};
-use crate::{MESSAGE_BYTES, stores};
+use crate::codec::{Codec, version};
+use crate::{Endpoint, Error, MESSAGE_BYTES, Result, stores};
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::utils::{default_config_producer, default_session_builder};
 use ballista_scheduler::cluster::BallistaCluster;
@@ -10,34 +10,55 @@ use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
 use datafusion::execution::SessionStateBuilder;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
-use favor_tables::{Error, Result};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
 /// How a scheduler is run.
+///
+/// ```
+/// let options = favor_cluster::SchedulerOptions::default().bind("0.0.0.0:50050");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SchedulerOptions {
     /// Where it listens, as in `127.0.0.1:50050`; port 0 takes a free one.
     pub bind: String,
     /// After so many seconds without a word from an executor its tasks are given to others.
     pub executor_timeout: u64,
-    /// The version of the functions that it claims to have.
-    pub version: String,
+    version: String,
 }
 
 impl Default for SchedulerOptions {
     fn default() -> Self {
-        Self { bind: "127.0.0.1:50050".into(), executor_timeout: 30, version: VERSION.into() }
+        Self { bind: "127.0.0.1:50050".into(), executor_timeout: 30, version: version() }
+    }
+}
+
+impl SchedulerOptions {
+    /// Where it listens.
+    pub fn bind(self, address: impl Into<String>) -> Self {
+        Self { bind: address.into(), ..self }
+    }
+
+    /// After so many seconds without a word from an executor its tasks are given to others.
+    pub fn executor_timeout(self, seconds: u64) -> Self {
+        Self { executor_timeout: seconds, ..self }
+    }
+
+    /// The version of the functions that it claims to have, for tests.
+    #[doc(hidden)]
+    pub fn version(self, version: impl Into<String>) -> Self {
+        Self { version: version.into(), ..self }
     }
 }
 
 /// Runs a scheduler. `started` is told its address once it listens.
 pub async fn serve_scheduler(options: &SchedulerOptions, started: impl FnOnce(&str)) -> Result<()> {
-    let address = Address::parse("--bind", &options.bind)?;
-    let refused = |reason: String| Error::Request { what: "--bind", reason };
-    let listener = TcpListener::bind(address.to_string()).await;
-    let listener = listener.map_err(|e| refused(format!("cannot listen at {address}: {e}")))?;
-    let port = listener.local_addr().map_err(|e| refused(e.to_string()))?.port();
+    let address = Address::parse(Endpoint::Bind, &options.bind)?;
+    let refused =
+        |e: std::io::Error| Error::Listen { address: address.to_string(), reason: e.to_string() };
+    let listener = TcpListener::bind(address.to_string()).await.map_err(refused)?;
+    let port = listener.local_addr().map_err(refused)?.port();
     let address = Address { port, ..address };
 
     let codec = Arc::new(Codec::of_version("scheduler", &options.version));
@@ -69,10 +90,10 @@ pub async fn serve_scheduler(options: &SchedulerOptions, started: impl FnOnce(&s
         }),
         Arc::new(default_config_producer),
     );
-    let failed = |e: ballista_core::error::BallistaError| Error::Engine(format!("scheduler: {e}"));
     let scheduler =
         create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await;
-    let scheduler = scheduler.map_err(failed)?;
+    let scheduler = scheduler.map_err(|e| Error::ballista("scheduler", e))?;
     started(&address.to_string());
-    start_grpc_service_with_listener(listener, scheduler).await.map_err(failed)
+    let ended = start_grpc_service_with_listener(listener, scheduler).await;
+    ended.map_err(|e| Error::ballista("scheduler", e))
 }

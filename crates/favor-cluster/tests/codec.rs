@@ -3,10 +3,10 @@
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use datafusion_proto::physical_plan::PhysicalExtensionCodec;
-use favor_cluster::{Codec, VERSION};
+use favor_cluster::{Codec, version};
 use favor_tables::{
-    Model, Request, Sigma, Source, Table, Wishes, aggregates, datafusion, fit, predict_function,
-    rows_function, session,
+    FitRequest, Model, PredictOptions, Source, Table, aggregates, datafusion, fit,
+    predict_columns_function, predict_function, session,
 };
 
 fn model() -> Model {
@@ -14,12 +14,7 @@ fn model() -> Model {
     let path = folder.path().join("t.csv").display().to_string();
     let row = |i: usize| format!("{},{},{}\n", i % 7, i % 5, ["p", "q"][usize::from(i % 7 > 3)]);
     std::fs::write(&path, format!("a,b,label\n{}", (0..80).map(row).collect::<String>())).unwrap();
-    let request = Request {
-        target: Some("label".into()),
-        features: 16,
-        sigma: Sigma::Fixed(1.0),
-        ..Request::default()
-    };
+    let request = FitRequest::of("label").features(16).bandwidth(1.0);
     favor_tables::runtime(Some(1)).unwrap().block_on(async {
         let table = Table::open(&session(Some(1)), &Source::Files(vec![path])).await.unwrap();
         fit(&table, &request, &Default::default()).await.unwrap()
@@ -27,8 +22,11 @@ fn model() -> Model {
 }
 
 fn scalars(model: &Model) -> Vec<ScalarUDF> {
-    let wishes = Wishes { probabilities: true, ..Wishes::default() };
-    vec![predict_function("favor", model).unwrap(), rows_function(model, &wishes).unwrap()]
+    let options = PredictOptions::default().probabilities(true);
+    vec![
+        predict_function("favor", model).unwrap(),
+        predict_columns_function(model, &options).unwrap(),
+    ]
 }
 
 fn scalar_bytes(codec: &Codec, function: &ScalarUDF) -> Vec<u8> {
@@ -84,8 +82,9 @@ fn other_versions_and_damage_are_refused() {
     let foreign = scalar_bytes(&Codec::of_version("client", "9.8.7-6"), &function);
     let error = LogicalExtensionCodec::try_decode_udf(&own, "favor_predict", &foreign).unwrap_err();
     let wanted = format!(
-        "the executor has the functions of favor {VERSION}, but 'favor_predict' was sent by favor \
-         9.8.7-6; run one version of favor everywhere"
+        "the executor has the functions of favor {}, but 'favor_predict' was sent by favor \
+         9.8.7-6; run one version of favor everywhere",
+        version()
     );
     assert!(error.to_string().contains(&wanted), "{error}");
     let bytes = scalar_bytes(&own, &function);

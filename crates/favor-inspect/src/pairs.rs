@@ -172,7 +172,7 @@ mod tests {
                 let moment = e.log_second_moments(x.view(), y.view()).unwrap();
                 let mean =
                     |m: &Matrix<f64>| m.as_slice().iter().sum::<f64>() / m.as_slice().len() as f64;
-                let floor = e.floor(&moments(&x), &moments(&y));
+                let floor = e.objective_floor(&moments(&x), &moments(&y));
                 let found = means(&e, x.view(), y.view()).unwrap();
                 let close = |a: f64, b: f64| (a - b).abs() < 1e-9 * (1.0 + a.abs().max(b.abs()));
                 let wanted = mean(&logs);

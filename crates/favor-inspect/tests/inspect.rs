@@ -2,7 +2,8 @@
 
 use favor::diagnose::{Estimator, effective_sample_sizes, kernel_error, predict, relative_error};
 use favor::draw::Stream;
-use favor::{Family, FeatureSpec, Kernel, Mask, Moments, exact_attention, feature_attention};
+use favor::reference::{Mask, exact_attention, feature_attention};
+use favor::{Family, FeatureSpec, Kernel, Moments};
 use favor_inspect::{DRAWS, InspectOptions, Inspection, compared, inspect};
 use favor_io::progress::silent;
 use favor_io::stats::{mean, mean_and_deviation, median};
@@ -106,7 +107,7 @@ fn predictions_err_on_the_cautious_side() {
     let head = &arrays.heads()[0];
     let moments = |m: &favor::Matrix<f64>| Moments::of(m.view()).unwrap();
     let (mq, mk) = (moments(&head.queries), moments(&head.keys));
-    for family in [Family::Pos, Family::Sde, Family::Balanced] {
+    for family in [Family::Sde, Family::AdeShifted, Family::Balanced] {
         let estimator = Estimator::fit(family, kernel, &mq, &mk).unwrap();
         let found = predict(&estimator, head.queries.view(), head.keys.view(), None);
         let row_sum = found.unwrap().unwrap().typical_row_sum().exp();

@@ -6,8 +6,7 @@
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
 use favor::{
-    Family, FeatureSpec, Kernel, Matrix, Moments, Options, Tensor, attention,
-    exact_attention_tensors,
+    AttentionOptions, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor, attention,
 };
 use favor_figure::{Figure, Panel, Series};
 use favor_io::numbers::percent;
@@ -157,9 +156,10 @@ fn head_errors(options: &NearOptions, head: &Head) -> Result<Errors> {
     let kernel = Kernel::attention(dim);
     let tensor = |m| Tensor::new(Matrix::as_slice(m), [1, 1, m.rows(), m.columns()]);
     let (tq, tk, tv) = (tensor(q)?, tensor(k)?, tensor(v)?);
-    let attention_options = Options { causal: options.causal, ..Options::default() };
+    let attention_options = AttentionOptions::new().causal(options.causal);
     let matrix = |out: Vec<f64>| Matrix::new(out, length, v.columns());
-    let exact = matrix(exact_attention_tensors(kernel, tq, tk, tv, &attention_options)?)?;
+    let exact =
+        matrix(attention(Method::Exact(kernel), Qkv::new(tq, tk, tv), &attention_options)?)?;
     let (mq, mk) = (Moments::of(q.view())?, Moments::of(k.view())?);
     let mut with_features = vec![];
     let mut window_alone = vec![];
@@ -170,7 +170,11 @@ fn head_errors(options: &NearOptions, head: &Head) -> Result<Errors> {
                 .kernel(kernel)
                 .seed(options.seed + draw);
             let map = [spec.fit(&mq, &mk)?];
-            let out = attention(&map, tq, tk, tv, &Options { near, ..attention_options })?;
+            let out = attention(
+                Method::Features(&map),
+                Qkv::new(tq, tk, tv),
+                &attention_options.near(near),
+            )?;
             sum += relative_error(&matrix(out)?, &exact);
         }
         with_features.push(sum / DRAWS as f64);

@@ -14,9 +14,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The shape of MiniLM: 6 layers of width 384, 12 heads.
 fn config(length: usize) -> BertConfig {
-    let mut config = BertConfig::small(30522, 384, 6, 12);
-    config.max_position_embeddings = length.max(512);
-    config
+    BertConfig::small(30522, 384, 6, 12).max_position_embeddings(length.max(512))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     device.seed(0);
     let config = config(length);
     let model = Bert::new(&config, options, &device)?.with_classifier(&config, 2, &device);
-    let schedule = Schedule { steps: 1000, warmup: 10, rate: 1e-5 };
+    let schedule = Schedule::new(1000, 1e-5).warmup(10);
     let mut trainer = Trainer::new(model, schedule, AdamOptions::default(), 0)?;
     let token = |i: usize| (1000 + 7919 * i % 29000) as u32;
     let texts: Vec<Vec<u32>> =

@@ -23,6 +23,20 @@ pub enum Error {
     /// A file could not be written.
     #[error(transparent)]
     Output(#[from] favor_io::OutputError),
+    /// A folder of data is not there.
+    #[error("{}: no such folder; it should hold {wanted}", path.display())]
+    NoData {
+        /// The folder.
+        path: PathBuf,
+        /// What should be in it.
+        wanted: &'static str,
+    },
+    /// A result or a checkpoint that other settings made.
+    #[error("{}: made with other settings; remove it, or write to another folder", path.display())]
+    OtherSettings {
+        /// The file.
+        path: PathBuf,
+    },
     /// An argument outside its domain.
     #[error("{what}: {reason}")]
     Invalid {
@@ -47,11 +61,13 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn invalid(what: &'static str, reason: impl Into<String>) -> Self {
+    /// An argument is refused.
+    pub fn invalid(what: &'static str, reason: impl Into<String>) -> Self {
         Self::Invalid { what, reason: reason.into() }
     }
 
-    pub(crate) fn file(path: impl AsRef<Path>, reason: impl std::fmt::Display) -> Self {
+    /// A file is refused.
+    pub fn file(path: impl AsRef<Path>, reason: impl std::fmt::Display) -> Self {
         Self::File { path: path.as_ref().to_path_buf(), reason: reason.to_string() }
     }
 }

@@ -1,15 +1,20 @@
-//! Transformers on burn with attention by random features: FAVOR# and its relatives as a layer, BERT
-//! and a speech recogniser on it.
+//! Transformers on burn with attention by random features: FAVOR# and its relatives as a layer, and BERT
+//! on it.
+
+#[macro_use]
+mod setters;
 
 pub mod attention;
-pub mod audio;
+pub mod batches;
 pub mod bert;
 mod error;
+pub mod host;
 mod layer;
-mod op;
 pub mod run;
-pub mod speech;
+pub mod store;
 pub mod task;
+#[cfg(test)]
+mod testing;
 pub mod text;
 pub mod train;
 mod weights;
@@ -17,9 +22,7 @@ mod weights;
 pub use attention::Attention;
 pub use error::{Error, Result};
 pub use favor::{Coupling, Family, Statistics};
-pub use layer::{
-    AttentionOptions, FavorAttention, FavorAttentionConfig, MapState, Norm, Positions,
-};
+pub use layer::{AttentionOptions, FavorAttention, FavorAttentionConfig, MapState, Positions};
 
 /// The page with Rust in it, compiled and run by `cargo test`.
 #[cfg(doctest)]

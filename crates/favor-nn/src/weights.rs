@@ -1,33 +1,30 @@
-//! The weights of any model as the bytes of a safetensors file, and back.
+//! The weights of any model as tensors of a file, and back.
 
+use crate::store::{Stored, Tensors, Views};
 use crate::{Error, Result};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
 use safetensors::tensor::{Dtype, TensorView};
-use std::collections::{BTreeMap, HashMap};
 
 /// What a weight is called in a file, and whether it lies there transposed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct Name {
     pub(crate) name: String,
     pub(crate) transposed: bool,
 }
 
 /// The name of a weight, given its path in the model.
-pub(crate) type Names = fn(&str) -> Option<Stored>;
+pub(crate) type Names = fn(&str) -> Option<Name>;
 
 /// Every weight under its own path, as it is.
-pub(crate) fn own_names(path: &str) -> Option<Stored> {
-    Some(Stored { name: path.to_owned(), transposed: false })
+pub(crate) fn own_names(path: &str) -> Option<Name> {
+    Some(Name { name: format!("weights.{path}"), transposed: false })
 }
-
-/// The weights of a file, by their names there.
-pub(crate) type Views<'a> = HashMap<String, TensorView<'a>>;
 
 /// The model with the weights of a file.
 pub(crate) fn load<M: Module>(
     model: M,
-    tensors: Views<'_>,
+    tensors: &Views<'_>,
     names: Names,
     device: &Device,
 ) -> Result<M> {
@@ -40,8 +37,8 @@ pub(crate) fn load<M: Module>(
 }
 
 /// The weights of a model, by the names of the file.
-pub(crate) fn collect<M: Module>(model: &M, names: Names) -> Result<Weights> {
-    let mut saver = Saver { names, tensors: BTreeMap::new(), path: vec![], error: None };
+pub(crate) fn collect<M: Module>(model: &M, names: Names) -> Result<Tensors> {
+    let mut saver = Saver { names, tensors: Tensors::new(), path: vec![], error: None };
     model.visit(&mut saver);
     match saver.error {
         Some(error) => Err(error),
@@ -49,23 +46,9 @@ pub(crate) fn collect<M: Module>(model: &M, names: Names) -> Result<Weights> {
     }
 }
 
-/// Shapes and bytes, by name.
-pub(crate) type Weights = BTreeMap<String, (Vec<usize>, Vec<u8>)>;
-
-/// The bytes of a safetensors file.
-pub(crate) fn serialize(weights: &Weights, about: HashMap<String, String>) -> Result<Vec<u8>> {
-    let refuse = |e: safetensors::SafeTensorError| Error::invalid("weights", e.to_string());
-    let mut views = BTreeMap::new();
-    for (name, (shape, bytes)) in weights {
-        let view = TensorView::new(Dtype::F32, shape.clone(), bytes).map_err(refuse)?;
-        views.insert(name, view);
-    }
-    safetensors::serialize(views, Some(about)).map_err(refuse)
-}
-
 struct Loader<'a> {
     names: Names,
-    tensors: Views<'a>,
+    tensors: &'a Views<'a>,
     path: Vec<String>,
     device: Device,
     error: Option<Error>,
@@ -85,10 +68,8 @@ impl ModuleMapper for Loader<'_> {
         match self.read(shape) {
             Ok(data) => {
                 let tensor = Tensor::<D>::from_data(data, &self.device);
-                let tensor = match self.device.is_autodiff() {
-                    true => tensor.require_grad(),
-                    false => tensor,
-                };
+                let track = self.device.is_autodiff();
+                let tensor = if track { tensor.require_grad() } else { tensor };
                 Param::initialized(ParamId::new(), tensor)
             }
             Err(error) => {
@@ -103,7 +84,7 @@ impl Loader<'_> {
     /// The numbers of the weight at the present path, as our modules hold them.
     fn read<const D: usize>(&self, shape: [usize; D]) -> Result<TensorData> {
         let path = self.path.join(".");
-        let Some(Stored { name, transposed }) = (self.names)(&path) else {
+        let Some(Name { name, transposed }) = (self.names)(&path) else {
             return Err(Error::invalid("weights", format!("{path} has no name in files")));
         };
         let Some(view) = self.tensors.get(&name) else {
@@ -115,8 +96,9 @@ impl Loader<'_> {
             wanted.reverse();
         }
         if view.shape() != wanted {
-            let reason = format!("'{name}' has shape {:?} where {wanted:?}", view.shape());
-            return Err(Error::invalid("weights", format!("{reason} follows from config.json")));
+            let found = view.shape();
+            let reason = format!("'{name}' has shape {found:?}; this model needs {wanted:?}");
+            return Err(Error::invalid("weights", reason));
         }
         let values = floats(view).ok_or_else(|| {
             let reason = format!("'{name}' holds {:?}; f32, f16 and bf16 are read", view.dtype());
@@ -152,7 +134,7 @@ fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
 
 struct Saver {
     names: Names,
-    tensors: Weights,
+    tensors: Tensors,
     path: Vec<String>,
     error: Option<Error>,
 }
@@ -176,7 +158,7 @@ impl ModuleVisitor for Saver {
 impl Saver {
     fn take<const D: usize>(&mut self, tensor: Tensor<D>) -> Result<()> {
         let path = self.path.join(".");
-        let Some(Stored { name, transposed }) = (self.names)(&path) else {
+        let Some(Name { name, transposed }) = (self.names)(&path) else {
             return Err(Error::invalid("weights", format!("{path} has no name in files")));
         };
         let mut shape: Vec<usize> = tensor.dims().to_vec();
@@ -186,8 +168,7 @@ impl Saver {
             values = transpose(&values, rows, columns);
             shape.reverse();
         }
-        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        self.tensors.insert(name, (shape, bytes));
+        self.tensors.insert(name, Stored::floats(shape, &values));
         Ok(())
     }
 }

@@ -9,9 +9,10 @@ fn main() -> std::io::Result<()> {
             let upper = i % 2 == 0;
             let angle = PI * fraction(i, 0.618_034);
             let (noise, turn) = (0.35 * fraction(i, 0.754_878), 2.0 * PI * fraction(i, 0.569_84));
-            let (x, y) = match upper {
-                true => (angle.cos(), angle.sin()),
-                false => (1.0 - angle.cos(), 0.5 - angle.sin()),
+            let (x, y) = if upper {
+                (angle.cos(), angle.sin())
+            } else {
+                (1.0 - angle.cos(), 0.5 - angle.sin())
             };
             let hue = ["amber", "blue", "white"][i * 7 % 11 % 3];
             let moon = if upper { "upper" } else { "lower" };

@@ -7,7 +7,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use favor::{FeatureMap, KeySums, Matrix};
 use favor_tables::datafusion;
-use favor_tables::{Goal, Kind, Model, Progress, Request, Sigma, Source, Table, fit, register};
+use favor_tables::{ColumnKind, FitRequest, Model, Progress, Source, Table, Task, fit, register};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,12 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let share = BATCHES.div_ceil(threads);
     let parts: Vec<Vec<RecordBatch>> = batches.chunks(share).map(<[_]>::to_vec).collect();
     session.register_table("t", Arc::new(MemTable::try_new(batches[0].schema(), parts)?))?;
-    let request = Request {
-        goal: Some(Goal::Classify),
-        target: Some("label".into()),
-        sigma: Sigma::Fixed(0.3),
-        ..Request::default()
-    };
+    let request = FitRequest::of("label").task(Task::Classify).bandwidth(1.0 / 0.3);
     let progress = Arc::new(Progress::default());
     let model = runtime.block_on(async {
         let table = Table::open(&session, &Source::Sql("select * from t".into())).await?;
@@ -89,12 +84,12 @@ fn plain_sums(
     threads: usize,
 ) -> Result<Vec<KeySums>, favor::Error> {
     let scales: Vec<(f64, f64)> = model
-        .about()
+        .info()
         .encoder
         .columns
         .iter()
         .map(|c| match c.kind {
-            Kind::Number { centre, scale } => (centre, 1.0 / scale),
+            ColumnKind::Number { centre, scale } => (centre, 1.0 / scale),
             _ => (0.0, 1.0),
         })
         .collect();
@@ -136,7 +131,7 @@ fn part_sums(
                 places.zip(members).for_each(|(p, i)| *p = encode(i));
             }
             let ones = Matrix::from_fn(members.len(), 1, |_, _| 1.0_f32);
-            sums.add_tiled(map, rows.view(), ones.view())?;
+            sums.add(map, rows.view(), ones.view())?;
         }
     }
     Ok(sums)

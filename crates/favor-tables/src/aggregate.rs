@@ -1,9 +1,12 @@
 //! The states as aggregate functions of the query engine.
 
+use crate::Result;
 use crate::progress::Progress;
-use crate::states::{MomentsState, Sample, Setup, State, SumsState, Survey};
-use crate::states::{from_bytes, to_bytes};
-use crate::{Error, Result};
+use crate::states::{
+    Arguments, MomentsJob, MomentsState, Sample, SampleJob, State, SumsJob, SumsState, Survey,
+    SurveyJob,
+};
+use crate::wire::{self, Kind};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result as EngineResult, ScalarValue};
@@ -11,27 +14,36 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
+use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Which state an aggregate keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What an aggregate finds out, with all that it needs to know for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Job {
-    Survey,
-    Moments,
-    Sample,
-    Sums,
+    Survey(SurveyJob),
+    Moments(MomentsJob),
+    Sample(SampleJob),
+    Sums(SumsJob),
 }
 
 impl Job {
-    const ALL: [Self; 4] = [Self::Survey, Self::Moments, Self::Sample, Self::Sums];
-
-    fn name(self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
-            Self::Survey => "favor_survey",
-            Self::Moments => "favor_moments",
-            Self::Sample => "favor_sample",
-            Self::Sums => "favor_sums",
+            Self::Survey(_) => "favor_survey",
+            Self::Moments(_) => "favor_moments",
+            Self::Sample(_) => "favor_sample",
+            Self::Sums(_) => "favor_sums",
+        }
+    }
+
+    /// Whether the target is an argument of the function.
+    pub(crate) fn takes_target(&self) -> bool {
+        match self {
+            Self::Survey(_) => false,
+            Self::Moments(job) => job.target.is_some(),
+            Self::Sample(job) => job.target.is_some(),
+            Self::Sums(job) => job.target.is_some(),
         }
     }
 }
@@ -39,19 +51,20 @@ impl Job {
 /// An aggregate function with all that its workers must know. It gives the bytes of its state.
 #[derive(Debug)]
 pub(crate) struct Aggregate {
-    job: Job,
     name: String,
-    setup: Arc<Setup>,
+    arguments: Arc<Arguments>,
+    job: Job,
     bytes: Vec<u8>,
     signature: Signature,
     progress: Option<Arc<Progress>>,
 }
 
 impl Aggregate {
-    pub(crate) fn new(job: Job, setup: Arc<Setup>) -> Result<Self> {
-        let (bytes, signature) =
-            (setup.to_bytes()?, Signature::variadic_any(Volatility::Immutable));
-        Ok(Self { job, name: job.name().into(), setup, bytes, signature, progress: None })
+    pub(crate) fn new(arguments: Arguments, job: Job) -> Result<Self> {
+        let bytes = wire::write(Kind::Aggregate, &(&arguments, &job))?;
+        let signature = Signature::variadic_any(Volatility::Immutable);
+        let (name, arguments) = (job.name().into(), Arc::new(arguments));
+        Ok(Self { name, arguments, job, bytes, signature, progress: None })
     }
 
     /// Another name.
@@ -64,9 +77,14 @@ impl Aggregate {
         Self { progress: Some(progress.clone()), ..self }
     }
 
-    fn worker<S: State>(&self) -> Box<dyn Accumulator> {
-        let (setup, progress) = (self.setup.clone(), self.progress.clone());
-        Box::new(Worker { state: S::new(&setup), setup, progress })
+    fn worker<S: State>(&self, job: &S::Job) -> Box<dyn Accumulator> {
+        Box::new(Worker {
+            state: S::new(&self.arguments, job),
+            arguments: self.arguments.clone(),
+            job: job.clone(),
+            takes_target: self.job.takes_target(),
+            progress: self.progress.clone(),
+        })
     }
 }
 
@@ -76,17 +94,15 @@ pub fn aggregate_to_bytes(function: &AggregateUDF) -> Option<Vec<u8>> {
     inner.downcast_ref::<Aggregate>().map(|aggregate| aggregate.bytes.clone())
 }
 
-/// The aggregate function that [`aggregate_to_bytes`] was given, from its name and bytes.
+/// The aggregate function that [`aggregate_to_bytes`] was given, under this name.
 pub fn aggregate_from_bytes(name: &str, bytes: &[u8]) -> Result<AggregateUDF> {
-    let job = Job::ALL.into_iter().find(|job| name.ends_with(&job.name()["favor".len()..]));
-    let job = job.ok_or_else(|| Error::Engine(format!("there is no aggregate '{name}'")))?;
-    let aggregate = Aggregate::new(job, Arc::new(Setup::from_bytes(bytes)?))?;
-    Ok(AggregateUDF::from(aggregate.named(name.into())))
+    let (arguments, job) = wire::read(Kind::Aggregate, bytes)?;
+    Ok(AggregateUDF::from(Aggregate::new(arguments, job)?.named(name.into())))
 }
 
 impl PartialEq for Aggregate {
     fn eq(&self, other: &Self) -> bool {
-        (self.job, &self.name, &self.bytes) == (other.job, &other.name, &other.bytes)
+        (&self.name, &self.bytes) == (&other.name, &other.bytes)
     }
 }
 
@@ -94,7 +110,7 @@ impl Eq for Aggregate {}
 
 impl Hash for Aggregate {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (self.job, &self.name, &self.bytes).hash(hasher);
+        (&self.name, &self.bytes).hash(hasher);
     }
 }
 
@@ -116,26 +132,28 @@ impl AggregateUDFImpl for Aggregate {
     }
 
     fn accumulator(&self, _: AccumulatorArgs) -> EngineResult<Box<dyn Accumulator>> {
-        Ok(match self.job {
-            Job::Survey => self.worker::<Survey>(),
-            Job::Moments => self.worker::<MomentsState>(),
-            Job::Sample => self.worker::<Sample>(),
-            Job::Sums => self.worker::<SumsState>(),
+        Ok(match &self.job {
+            Job::Survey(job) => self.worker::<Survey>(job),
+            Job::Moments(job) => self.worker::<MomentsState>(job),
+            Job::Sample(job) => self.worker::<Sample>(job),
+            Job::Sums(job) => self.worker::<SumsState>(job),
         })
     }
 }
 
 #[derive(Debug)]
-struct Worker<S> {
-    setup: Arc<Setup>,
+struct Worker<S: State> {
+    arguments: Arc<Arguments>,
+    job: S::Job,
+    takes_target: bool,
     state: S,
     progress: Option<Arc<Progress>>,
 }
 
 impl<S: State> Accumulator for Worker<S> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> EngineResult<()> {
-        let batch = self.setup.batch(values)?;
-        self.state.update(&self.setup, &batch)?;
+        let batch = self.arguments.batch(values, self.takes_target)?;
+        self.state.update(&self.arguments, &self.job, &batch)?;
         if let Some(progress) = &self.progress {
             progress.add(values.first().map_or(0, |v| v.len()));
         }
@@ -145,7 +163,7 @@ impl<S: State> Accumulator for Worker<S> {
     fn merge_batch(&mut self, states: &[ArrayRef]) -> EngineResult<()> {
         for state in states {
             for bytes in state.as_binary::<i32>().iter().flatten() {
-                self.state.merge(&self.setup, from_bytes(bytes)?)?;
+                self.state.merge(&self.arguments, &self.job, S::from_bytes(bytes)?)?;
             }
         }
         Ok(())
@@ -156,7 +174,7 @@ impl<S: State> Accumulator for Worker<S> {
     }
 
     fn evaluate(&mut self) -> EngineResult<ScalarValue> {
-        Ok(ScalarValue::Binary(Some(to_bytes(&self.state)?)))
+        Ok(ScalarValue::Binary(Some(self.state.to_bytes()?)))
     }
 
     fn size(&self) -> usize {

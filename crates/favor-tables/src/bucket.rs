@@ -11,9 +11,10 @@ use futures::TryStreamExt;
 pub(crate) async fn expand(session: &SessionContext, paths: &[String]) -> Result<Vec<String>> {
     let mut out = vec![];
     for path in paths {
-        match is_address(path) && (path.contains(['*', '?', '[']) || path.ends_with('/')) {
-            true => out.extend(list(session, path).await?),
-            false => out.push(path.clone()),
+        if is_address(path) && (path.contains(['*', '?', '[']) || path.ends_with('/')) {
+            out.extend(list(session, path).await?);
+        } else {
+            out.push(path.clone());
         }
     }
     Ok(out)
@@ -24,9 +25,10 @@ async fn list(session: &SessionContext, address: &str) -> Result<Vec<String>> {
     // The folder above the first part with a sign of a glob is listed, and the rest compared.
     let end = address.find(['*', '?', '[']).unwrap_or(address.len());
     let folder = &address[..address[..end].rfind('/').map_or(0, |slash| slash + 1)];
-    let pattern = match address.ends_with('/') {
-        true => format!("{}**/*", glob::Pattern::escape(address)),
-        false => format!("{}{}", glob::Pattern::escape(folder), &address[folder.len()..]),
+    let pattern = if address.ends_with('/') {
+        format!("{}**/*", glob::Pattern::escape(address))
+    } else {
+        format!("{}{}", glob::Pattern::escape(folder), &address[folder.len()..])
     };
     let pattern = glob::Pattern::new(&pattern).map_err(|e| bad(e.to_string()))?;
     let url = ListingTableUrl::parse(folder).map_err(|e| bad(Error::from(e).to_string()))?;
@@ -43,8 +45,5 @@ async fn list(session: &SessionContext, address: &str) -> Result<Vec<String>> {
         .filter(|file| pattern.matches_with(file, options) && format_of(file).is_some())
         .collect();
     files.sort();
-    match files.is_empty() {
-        true => Err(bad("no file matches".into())),
-        false => Ok(files),
-    }
+    if files.is_empty() { Err(bad("no file matches".into())) } else { Ok(files) }
 }

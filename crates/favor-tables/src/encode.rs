@@ -1,13 +1,13 @@
 //! Columns of a table as vectors: numbers standardised, booleans as 0 and 1, texts one-hot.
 
-use crate::{Error, Result};
+use crate::{Error, Remedy, Result};
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, Float32Array, Float64Array, PrimitiveArray,
     StringArray,
 };
 use datafusion::arrow::compute::{cast, cast_with_options};
 use datafusion::arrow::datatypes::DataType;
-use favor::{Element, Matrix, Moments};
+use favor::{Float, Matrix, Moments};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ impl std::str::FromStr for Missing {
 
 /// What a column holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum ColumnKind {
     /// Numbers: `(value − centre) / scale`.
     Number {
         /// What is subtracted.
@@ -47,7 +47,7 @@ pub enum Kind {
     },
     /// True and false as 1 and 0.
     Boolean,
-    /// Text, one number a category: 1 for its own, 0 for the others.
+    /// Text, one number per category: 1 for its own, 0 for the others.
     Text {
         /// The categories, in order.
         categories: Vec<String>,
@@ -60,7 +60,7 @@ pub struct Column {
     /// Its name in the table.
     pub name: String,
     /// How it is encoded.
-    pub kind: Kind,
+    pub kind: ColumnKind,
 }
 
 impl Column {
@@ -68,15 +68,14 @@ impl Column {
     pub(crate) fn new(name: &str, data_type: &DataType) -> Result<Self> {
         let kind = match data_type {
             // A CSV file without rows has columns of no type.
-            t if t.is_numeric() || *t == DataType::Null => Kind::Number { centre: 0.0, scale: 1.0 },
-            DataType::Boolean => Kind::Boolean,
-            t if is_text(t) => Kind::Text { categories: vec![] },
+            t if t.is_numeric() || *t == DataType::Null => {
+                ColumnKind::Number { centre: 0.0, scale: 1.0 }
+            }
+            DataType::Boolean => ColumnKind::Boolean,
+            t if is_text(t) => ColumnKind::Text { categories: vec![] },
             other => {
-                let reason = format!(
-                    "is of type {other}, which is no number, boolean or text; leave it out with \
-                     --ignore"
-                );
-                return Err(Error::column(name, reason));
+                let reason = format!("is of type {other}, which is no number, boolean or text");
+                return Err(Error::mendable(name, reason, Remedy::Ignore));
             }
         };
         Ok(Self { name: name.into(), kind })
@@ -85,7 +84,7 @@ impl Column {
     /// How many numbers it becomes.
     pub fn width(&self) -> usize {
         match &self.kind {
-            Kind::Text { categories } => categories.len(),
+            ColumnKind::Text { categories } => categories.len(),
             _ => 1,
         }
     }
@@ -136,7 +135,7 @@ impl Encoder {
         let mut l = 0;
         for column in &mut out.columns {
             let width = column.width();
-            if let Kind::Number { centre, scale } = &mut column.kind {
+            if let ColumnKind::Number { centre, scale } = &mut column.kind {
                 (*centre, *scale) = (mean[l], covariance[(l, l)].sqrt());
                 out.fill[l] = (out.fill[l] - mean[l]) / *scale;
             }
@@ -148,18 +147,18 @@ impl Encoder {
     /// What is subtracted from each number of the vectors, and what is divided by.
     pub(crate) fn centres_and_scales(&self) -> (Vec<f64>, Vec<f64>) {
         let each = |column: &Column| match column.kind {
-            Kind::Number { centre, scale } => vec![(centre, scale)],
+            ColumnKind::Number { centre, scale } => vec![(centre, scale)],
             _ => vec![(0.0, 1.0); column.width()],
         };
         self.columns.iter().flat_map(each).unzip()
     }
 
-    /// The encoder that neither moves nor scales.
+    /// The encoder that neither centres nor scales.
     pub(crate) fn raw(&self) -> Self {
         let (centres, scales) = self.centres_and_scales();
         let mut out = self.clone();
         for column in &mut out.columns {
-            if let Kind::Number { centre, scale } = &mut column.kind {
+            if let ColumnKind::Number { centre, scale } = &mut column.kind {
                 (*centre, *scale) = (0.0, 1.0);
             }
         }
@@ -169,7 +168,7 @@ impl Encoder {
     }
 
     /// Turns columns, in the encoder's order, into vectors.
-    pub(crate) fn encode<T: Element>(&self, arrays: &[ArrayRef]) -> Result<Encoded<T>> {
+    pub(crate) fn encode<T: Float>(&self, arrays: &[ArrayRef]) -> Result<Encoded<T>> {
         let rows = arrays.first().map_or(0, |a| a.len());
         let width = self.width();
         let mut out = Matrix::zeros(rows, width);
@@ -182,11 +181,13 @@ impl Encoder {
         for (column, array) in self.columns.iter().zip(arrays) {
             let mut slot = Slot { data: out.as_mut_slice(), width, offset, fill: &self.fill };
             match &column.kind {
-                Kind::Text { categories } => slot.texts(column, array, categories, &mut absent)?,
-                Kind::Number { centre, scale } => {
+                ColumnKind::Text { categories } => {
+                    slot.texts(column, array, categories, &mut absent)?
+                }
+                ColumnKind::Number { centre, scale } => {
                     numbers.push((column, offset, Numbers::of(column, array)?, *centre, *scale));
                 }
-                Kind::Boolean => {
+                ColumnKind::Boolean => {
                     numbers.push((column, offset, Numbers::of(column, array)?, 0.0, 1.0));
                 }
             }
@@ -268,7 +269,7 @@ struct Slot<'a, T> {
     fill: &'a [f64],
 }
 
-impl<T: Element> Slot<'_, T> {
+impl<T: Float> Slot<'_, T> {
     /// The block of rows that begins at `start`.
     fn numbers<A: ArrowPrimitiveType<Native: Into<f64>>>(
         &mut self,
@@ -294,9 +295,10 @@ impl<T: Element> Slot<'_, T> {
         for i in block.filter(|&i| values.is_null(i) || !encoded[i - start].is_finite()) {
             let (null, value): (bool, f64) = (values.is_null(i), values.value(i).into());
             if !(null || value.is_nan()) {
-                let reason = match value.is_finite() {
-                    true => format!("holds {value}, too far from the rest for 32-bit numbers"),
-                    false => format!("holds {value}; every value must be finite"),
+                let reason = if value.is_finite() {
+                    format!("holds {value}, too far from the rest for 32-bit numbers")
+                } else {
+                    format!("holds {value}; every value must be finite")
                 };
                 return Err(Error::column(&column.name, reason));
             }
@@ -324,13 +326,10 @@ impl<T: Element> Slot<'_, T> {
                 Some(&k) => place[k] = T::from_f64(1.0),
                 None => {
                     let why = || match text {
-                        Some(text) => Error::column(
-                            &column.name,
-                            format!(
-                                "holds '{text}', which the model has not seen; give --missing drop \
-                                 or --missing mean"
-                            ),
-                        ),
+                        Some(text) => {
+                            let reason = format!("holds '{text}', which the model has not seen");
+                            Error::mendable(&column.name, reason, Remedy::DropOrFillMissing)
+                        }
                         None => missing(column, "null"),
                     };
                     if absent.fill(i, why)? {
@@ -345,8 +344,8 @@ impl<T: Element> Slot<'_, T> {
 }
 
 fn missing(column: &Column, what: &str) -> Error {
-    let reason = format!("has missing values ({what}); give --missing drop or --missing mean");
-    Error::column(&column.name, reason)
+    let reason = format!("has missing values ({what})");
+    Error::mendable(&column.name, reason, Remedy::DropOrFillMissing)
 }
 
 /// Any numeric or boolean column as 64-bit floats.

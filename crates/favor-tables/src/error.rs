@@ -1,6 +1,9 @@
 //! What can go wrong, as values with one line each.
 
 use datafusion::error::DataFusionError;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
 
 /// The result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -9,27 +12,29 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file, a folder or a query that gives no table.
+    /// A file or a folder that gives no table.
     #[error("{place}: {reason}")]
     Source {
-        /// The path or the query.
+        /// The path.
         place: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// A column that is not there or whose contents do not serve.
-    #[error("column '{column}' {reason}")]
+    /// A column that is not there or whose contents cannot be used.
+    #[error("column '{column}' {reason}{}", and_then(remedy))]
     Column {
         /// Its name.
         column: String,
         /// What is wrong with it.
         reason: String,
+        /// What would help.
+        remedy: Option<Remedy>,
     },
-    /// A wish that cannot be met.
-    #[error("{what}: {reason}")]
+    /// A setting of a request that makes no sense.
+    #[error("{setting}: {reason}")]
     Request {
-        /// The option.
-        what: &'static str,
+        /// Which.
+        setting: Setting,
         /// What is wrong with it and what would be right.
         reason: String,
     },
@@ -42,8 +47,24 @@ pub enum Error {
         reason: String,
     },
     /// Two models that do not belong together.
-    #[error("the models cannot be merged: {0}")]
-    Merge(String),
+    #[error(
+        "the models cannot be merged: their {what} differ; fit the second with the map of the first"
+    )]
+    Merge {
+        /// In what they differ.
+        what: &'static str,
+    },
+    /// Two passes over a table that have seen different rows.
+    #[error(
+        "the first pass saw {first} rows and the second {second}: files changed or were lost in \
+         between; fit again"
+    )]
+    Incomplete {
+        /// Rows of the first pass.
+        first: u64,
+        /// Rows of the second pass.
+        second: u64,
+    },
     /// A file that cannot be written.
     #[error("{place} cannot be written: {reason}")]
     Output {
@@ -52,12 +73,132 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// Bytes of a function or of what it gave that cannot be read.
+    #[error("not readable as {what}: {reason}")]
+    Bytes {
+        /// What they should be.
+        what: &'static str,
+        /// What is wrong with them.
+        reason: String,
+    },
     /// The numerics refused.
     #[error(transparent)]
     Favor(#[from] favor::Error),
     /// The query engine refused.
-    #[error("{0}")]
-    Engine(String),
+    #[error("{reason}")]
+    Query {
+        /// Why, in one line.
+        reason: String,
+        /// Its own error.
+        source: Option<Cause>,
+    },
+}
+
+/// What would make a column usable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// Ignore the column.
+    Ignore,
+    /// Ignore the column or allow more categories.
+    IgnoreOrMoreCategories,
+    /// Leave out the rows with missing values.
+    DropMissing,
+    /// Leave out the rows with missing values, or fill in means.
+    DropOrFillMissing,
+    /// Say which task is meant.
+    NameTask,
+    /// Regress instead of classifying.
+    Regress,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ignore => "leave it out",
+            Self::IgnoreOrMoreCategories => "leave it out, or allow more categories",
+            Self::DropMissing => "leave out the rows with missing values",
+            Self::DropOrFillMissing => "leave out the rows with missing values, or fill in means",
+            Self::NameTask => "say whether to classify or to regress",
+            Self::Regress => "is a regression meant?",
+        })
+    }
+}
+
+fn and_then(remedy: &Option<Remedy>) -> String {
+    remedy.map_or(String::new(), |remedy| format!("; {remedy}"))
+}
+
+/// A setting of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Setting {
+    /// Where the rows come from.
+    Data,
+    /// The query that gives the rows.
+    Query,
+    /// The columns to predict from.
+    Columns,
+    /// The column to predict.
+    Target,
+    /// The column of weights.
+    Weight,
+    /// The number of features.
+    Features,
+    /// The bandwidth of the kernel.
+    Bandwidth,
+    /// In how many parts a bandwidth is cross-validated.
+    Folds,
+    /// How likely the classes are held to be.
+    Prior,
+    /// Whether probabilities are predicted.
+    Probabilities,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Data => "data",
+            Self::Query => "query",
+            Self::Columns => "columns",
+            Self::Target => "target",
+            Self::Weight => "weight",
+            Self::Features => "features",
+            Self::Bandwidth => "bandwidth",
+            Self::Folds => "folds",
+            Self::Prior => "prior",
+            Self::Probabilities => "probabilities",
+        })
+    }
+}
+
+/// An error of another library. Two are equal when they say the same.
+#[derive(Debug, Clone)]
+pub struct Cause(Arc<dyn std::error::Error + Send + Sync>);
+
+impl Cause {
+    /// Keeps an error.
+    pub fn new(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl PartialEq for Cause {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_string() == other.0.to_string()
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Cause {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
 }
 
 impl Error {
@@ -66,15 +207,27 @@ impl Error {
     }
 
     pub(crate) fn column(column: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::Column { column: column.into(), reason: reason.into() }
+        Self::Column { column: column.into(), reason: reason.into(), remedy: None }
     }
 
-    pub(crate) fn request(what: &'static str, reason: impl Into<String>) -> Self {
-        Self::Request { what, reason: reason.into() }
+    pub(crate) fn mendable(
+        column: impl Into<String>,
+        reason: impl Into<String>,
+        remedy: Remedy,
+    ) -> Self {
+        Self::Column { column: column.into(), reason: reason.into(), remedy: Some(remedy) }
+    }
+
+    pub(crate) fn request(setting: Setting, reason: impl Into<String>) -> Self {
+        Self::Request { setting, reason: reason.into() }
     }
 
     pub(crate) fn output(place: &std::path::Path, reason: impl ToString) -> Self {
         Self::Output { place: place.display().to_string(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn query(reason: impl Into<String>) -> Self {
+        Self::Query { reason: reason.into(), source: None }
     }
 }
 
@@ -94,7 +247,8 @@ impl From<DataFusionError> for Error {
             };
         }
         let text = error.strip_backtrace();
-        Self::Engine(text.split_whitespace().collect::<Vec<_>>().join(" "))
+        let reason = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        Self::Query { reason, source: Some(Cause::new(error)) }
     }
 }
 

@@ -1,24 +1,24 @@
 //! How good a model is on a table, and the exact kernel beside it on a sample.
 
 use crate::aggregate::{Aggregate, Job};
-use crate::encode::{to_numbers, to_texts};
-use crate::engine;
+use crate::encode::{Missing, to_numbers, to_texts};
 use crate::model::Model;
-use crate::predict::{Wishes, predictions};
+use crate::predict::PredictOptions;
+use crate::predictions::{Predictions, predict, predict_on_workers};
 use crate::progress::Progress;
-use crate::sigma::{Reference, Scene, scores};
+use crate::query;
 use crate::source::Table;
-use crate::states::{Sample, Setup, TargetUse, from_bytes};
-use crate::task::Task;
-use crate::{Error, Result};
+use crate::states::{Arguments, Sample, SampleJob, State};
+use crate::{Error, Result, Setting};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Float64Type};
+use datafusion::arrow::datatypes::Float64Type;
 use datafusion::logical_expr::{AggregateUDF, Expr, ident};
+use favor::learn::Task;
+use favor::{Moments, Rows};
 use futures::StreamExt;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::str::FromStr;
 use std::sync::Arc;
 
 /// Rows of the table that are compared with the exact kernel.
@@ -60,28 +60,51 @@ pub struct Comparison {
     pub features: f64,
 }
 
-/// Evaluates a model on a table that has the target.
+/// Evaluates a model on a table that has the target; `missing` says what to do with missing values,
+/// what the model does when `None`.
 pub async fn evaluate(
     table: &Table,
     model: &Model,
-    wishes: &Wishes,
+    missing: Option<Missing>,
     progress: &Arc<Progress>,
 ) -> Result<Evaluation> {
-    let target = model.about.target.clone();
-    let keep: Vec<String> = target.iter().map(|t| t.name.clone()).collect();
-    let wishes = Wishes { keep, probabilities: false, ..wishes.clone() };
+    let predictions = predict(table, model, &options(model, missing), progress).await?;
+    finish(table, model, missing, predictions).await
+}
+
+/// What [`evaluate`](evaluate()) gives, with predictions made by the workers of the table's session.
+pub async fn evaluate_on_workers(
+    table: &Table,
+    model: &Model,
+    missing: Option<Missing>,
+    progress: &Arc<Progress>,
+) -> Result<Evaluation> {
+    let predictions = predict_on_workers(table, model, &options(model, missing), progress).await?;
+    finish(table, model, missing, predictions).await
+}
+
+/// Predictions with the target beside them.
+fn options(model: &Model, missing: Option<Missing>) -> PredictOptions {
+    let target = model.info.target.iter().map(|t| t.name.as_str());
+    PredictOptions { missing, ..PredictOptions::default().keep(target) }
+}
+
+async fn finish(
+    table: &Table,
+    model: &Model,
+    missing: Option<Missing>,
+    (_, mut batches): Predictions,
+) -> Result<Evaluation> {
     let mut total = Total::default();
-    {
-        let (_, mut batches) = predictions(table, model, &wishes, progress).await?;
-        while let Some(batch) = batches.next().await {
-            total.add(model, &batch?)?;
-        }
+    while let Some(batch) = batches.next().await {
+        total.add(model, &batch?)?;
     }
+    drop(batches);
     if total.rows == 0 {
-        return Err(Error::request("data", "no row has both a prediction and a target"));
+        let reason = "no row has both a prediction and a target";
+        return Err(Error::request(Setting::Data, reason));
     }
-    let comparison = compare(table, model, &wishes).await?;
-    Ok(total.finish(model, comparison))
+    Ok(total.finish(model, compare(table, model, missing).await?))
 }
 
 #[derive(Default)]
@@ -90,7 +113,7 @@ struct Total {
     left_out: u64,
     confusion: BTreeMap<(String, String), u64>,
     squares: f64,
-    truth: Option<favor::Moments>,
+    truth: Option<Moments>,
     log_density: f64,
     error: f64,
     errors: u64,
@@ -98,16 +121,15 @@ struct Total {
 
 impl Total {
     fn add(&mut self, model: &Model, batch: &RecordBatch) -> Result<()> {
-        let keeps = usize::from(model.about.target.is_some());
+        let keeps = usize::from(model.info.target.is_some());
         let (prediction, error) = (batch.column(keeps), batch.column(keeps + 1));
         let truth = (keeps == 1).then(|| batch.column(0));
         let missing = |array: &ArrayRef, i: usize| array.is_null(i);
         let before = self.rows;
-        match (model.about.task, truth, &model.about.target) {
+        match (model.info.task, truth, &model.info.target) {
             (Task::Classify, Some(truth), Some(target)) => {
                 // The labels in the model's type, so that 1 and 1.0 are one label.
-                let wanted = DataType::from_str(&target.data_type);
-                let truth = cast(truth, wanted.as_ref().unwrap_or(truth.data_type()))?;
+                let truth = cast(truth, &target.data_type)?;
                 let (found, true_texts) = (to_texts(prediction)?, to_texts(&truth)?);
                 for i in 0..batch.num_rows() {
                     if !(missing(prediction, i) || missing(&truth, i)) {
@@ -117,7 +139,7 @@ impl Total {
                     }
                 }
             }
-            (Task::Regress { .. }, Some(truth), Some(target)) => {
+            (Task::Regress, Some(truth), Some(target)) => {
                 let truth = to_numbers(&target.name, truth)?;
                 let values = truth.as_primitive::<Float64Type>();
                 let found = prediction.as_primitive::<Float64Type>();
@@ -126,8 +148,8 @@ impl Total {
                 };
                 let pairs: Vec<usize> = (0..batch.num_rows()).filter(usable).collect();
                 let true_values: Vec<f64> = pairs.iter().map(|&i| values.value(i)).collect();
-                let moments = self.truth.get_or_insert_with(|| favor::Moments::new(1));
-                moments.add(favor::Rows::new(&true_values, pairs.len(), 1)?)?;
+                let moments = self.truth.get_or_insert_with(|| Moments::new(1));
+                moments.add(Rows::new(&true_values, pairs.len(), 1)?)?;
                 for &i in &pairs {
                     self.squares += (values.value(i) - found.value(i)).powi(2);
                 }
@@ -153,9 +175,9 @@ impl Total {
         let rows = self.rows as f64;
         let right: u64 = self.confusion.iter().filter(|((t, f), _)| t == f).map(|(_, n)| n).sum();
         let spread = self.truth.as_ref().map_or(0.0, |t| t.covariance()[(0, 0)]);
-        let (score, rmse) = match model.about.task {
+        let (score, rmse) = match model.info.task {
             Task::Classify => (right as f64 / rows, None),
-            Task::Regress { .. } => {
+            Task::Regress => {
                 let square = self.squares / rows;
                 (1.0 - square / spread.max(f64::MIN_POSITIVE), Some(square.sqrt()))
             }
@@ -163,7 +185,7 @@ impl Total {
         };
         let confusion = self.confusion.into_iter().map(|((t, f), n)| (t, f, n)).collect();
         Evaluation {
-            score_name: model.about.task.score_name(),
+            score_name: model.info.task.score_name(),
             rows: self.rows,
             left_out: self.left_out,
             score,
@@ -177,58 +199,38 @@ impl Total {
 
 /// Scores on a sample of the table: the model, and the exact kernel and features over the rows that
 /// the model has kept.
-async fn compare(table: &Table, model: &Model, wishes: &Wishes) -> Result<Comparison> {
-    let about = &model.about;
-    let mut encoder = about.encoder.raw();
-    encoder.missing = wishes.missing.unwrap_or(encoder.missing);
-    let mut arguments: Vec<Expr> = encoder.names().into_iter().map(ident).collect();
+async fn compare(table: &Table, model: &Model, missing: Option<Missing>) -> Result<Comparison> {
+    let info = &model.info;
+    let mut encoder = info.encoder.raw();
+    encoder.missing = missing.unwrap_or(encoder.missing);
+    let mut inputs: Vec<Expr> = encoder.names().into_iter().map(ident).collect();
     let mut frame = table.frame.clone();
-    if let Some(target) = &about.target {
+    if let Some(target) = &info.target {
         frame = frame.filter(ident(&target.name).is_not_null())?;
-        let wanted = DataType::from_str(&target.data_type);
-        let plain = ident(&target.name);
-        arguments.push(match wanted {
-            Ok(wanted) => datafusion::logical_expr::cast(plain, wanted),
-            Err(_) => plain,
-        });
+        inputs.push(target.expression(&table.data_type(&target.name)?));
     }
-    let setup = Setup {
-        encoder,
-        target: match about.task {
-            Task::Classify => TargetUse::Label,
-            Task::Regress { .. } => TargetUse::Value { centre: 0.0, scale: 1.0 },
-            Task::Density => TargetUse::None,
-        },
-        target_name: about.target.as_ref().map_or(String::new(), |t| t.name.clone()),
-        weight: None,
-        categories: usize::MAX,
-        sample: COMPARED,
-        seed: about.sample_seed ^ 1,
-        map: None,
+    let job = SampleJob {
+        task: info.task,
+        target: info.target.as_ref().map(|t| t.name.clone()),
+        limit: COMPARED,
+        seed: info.sample_seed ^ 1,
     };
-    let call = AggregateUDF::from(Aggregate::new(Job::Sample, Arc::new(setup))?).call(arguments);
-    let batches = engine::collect(frame.aggregate(vec![], vec![call])?).await;
+    let aggregate = Aggregate::new(Arguments { encoder, weight: None }, Job::Sample(job))?;
+    let call = AggregateUDF::from(aggregate).call(inputs);
+    let batches = query::collect(frame.aggregate(vec![], vec![call])?).await;
     let batches = batches.map_err(|e| table.explain(e))?;
     let bytes = batches.first().map(|b| b.column(0).as_binary::<i32>().value(0).to_vec());
-    let sample: Sample = from_bytes(&bytes.unwrap_or_default())?;
+    let sample = Sample::from_bytes(&bytes.unwrap_or_default())?;
 
-    let keys = Reference::new(about.task, &about.encoder, &model.sample, about.labels());
-    let queries = Reference::new(about.task, &about.encoder, &sample, keys.labels.clone());
-    let scene = Scene {
-        task: about.task,
-        prior: &about.prior,
-        spec: *model.map.spec(),
-        encoder: &about.encoder,
-        moments: &model.moments,
-    };
-    let (features, exact) = scores(&scene, &model.map, about.sigma, &keys, &queries)?;
-    let sums = model.sums.apply_tiled(&model.map, queries.rows.view())?;
-    let outputs = model.rule.outputs(&sums);
+    let (keys, queries) = model.samples(&sample)?;
+    let (keys, queries) = (keys.examples, queries.examples);
+    let scores = keys.scores(&model.map, info.bandwidth, &queries)?;
+    let sums = model.sums.apply(&model.map, queries.rows().view())?;
     Ok(Comparison {
-        rows: queries.rows.rows(),
-        keys: keys.rows.rows(),
-        model: model.rule.score(&outputs, &queries.truth, &queries.weights),
-        exact,
-        features,
+        rows: queries.rows().rows(),
+        keys: keys.rows().rows(),
+        model: queries.score(&model.readout.outputs(&sums)),
+        exact: scores.exact,
+        features: scores.features,
     })
 }

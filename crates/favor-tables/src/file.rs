@@ -1,29 +1,29 @@
 //! A model as one safetensors file: a header with a version, and arrays.
 
-use crate::model::{About, Model};
+use crate::model::{Model, ModelInfo};
 use crate::states::{Item, Sample};
-use crate::task::Task;
+use crate::write_file::write_atomically;
 use crate::{Error, Result};
+use favor::learn::Task;
 use favor::{FeatureMap, KeySums, Matrix, Moments};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
 use std::path::Path;
 
 const SCHEMA: &str = "favor.table_model";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const KEY: &str = "favor";
 
 #[derive(Serialize, Deserialize)]
 struct Header {
     schema: String,
     version: u32,
-    about: About,
+    info: ModelInfo,
     /// Vectors that the moments are of.
     moment_rows: u64,
     moment_weight: f64,
-    /// The labels of the sample, one a row; none but for classification.
+    /// The labels of the sample, one per row; none but for classification.
     sample_labels: Vec<String>,
 }
 
@@ -31,16 +31,17 @@ impl Model {
     /// The bytes of the model's file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let items = &self.sample.items;
-        let classify = self.about.task == Task::Classify;
+        let classify = self.info.task == Task::Classify;
         let header = Header {
             schema: SCHEMA.into(),
             version: VERSION,
-            about: self.about.clone(),
+            info: self.info.clone(),
             moment_rows: self.moments.count(),
             moment_weight: self.moments.weight(),
-            sample_labels: match classify {
-                true => items.keys().map(|(_, label)| label.clone()).collect(),
-                false => vec![],
+            sample_labels: if classify {
+                items.keys().map(|(_, label)| label.clone()).collect()
+            } else {
+                vec![]
             },
         };
         let (d, n) = (self.map.dim(), items.len());
@@ -98,28 +99,8 @@ impl Model {
 
     /// Writes the file, whole or not at all.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let bytes = self.to_bytes()?;
-        let mut file = temporary_beside(path)?;
-        file.write_all(&bytes).map_err(|e| Error::output(path, e))?;
-        persist(file, path)
+        write_atomically(path, &self.to_bytes()?)
     }
-}
-
-/// A file that becomes `path` when it is complete.
-pub(crate) fn temporary_beside(path: &Path) -> Result<tempfile::NamedTempFile> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if path.is_dir() {
-        return Err(Error::output(path, "it is a folder"));
-    }
-    let mut builder = tempfile::Builder::new();
-    // As any file that a person makes: what the umask leaves.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder).map_err(|e| Error::output(path, e))
-}
-
-pub(crate) fn persist(file: tempfile::NamedTempFile, path: &Path) -> Result<()> {
-    file.persist(path).map(drop).map_err(|e| Error::output(path, e.error))
 }
 
 fn read(bytes: &[u8]) -> std::result::Result<Model, String> {
@@ -145,9 +126,10 @@ fn read(bytes: &[u8]) -> std::result::Result<Model, String> {
     let tensors = SafeTensors::deserialize(bytes).map_err(|e| e.to_string())?;
     let tensor = |name: &str, dtype: Dtype| {
         let view = tensors.tensor(name).map_err(|_| format!("array '{name}' is missing"))?;
-        match view.dtype() == dtype {
-            true => Ok(view),
-            false => Err(format!("array '{name}' is of {:?}, not of {dtype:?}", view.dtype())),
+        if view.dtype() == dtype {
+            Ok(view)
+        } else {
+            Err(format!("array '{name}' is of {:?}, not of {dtype:?}", view.dtype()))
         }
     };
     let floats = |name: &str| -> std::result::Result<(Vec<usize>, Vec<f64>), String> {
@@ -168,16 +150,16 @@ fn read(bytes: &[u8]) -> std::result::Result<Model, String> {
     let sums =
         KeySums::from_parts(floats("log_scale")?.1, matrix("sums")?).map_err(|e| e.to_string())?;
     let (count, weight) = (header.moment_rows, header.moment_weight);
-    let moments = Moments::from_parts(count, weight, floats("mean")?.1, matrix("scatter")?)
+    let moments = Moments::from_scatter(count, weight, floats("mean")?.1, matrix("scatter")?)
         .map_err(|e| e.to_string())?;
     let view = tensor("sample_places", Dtype::U64)?;
     let (places, _) = view.data().as_chunks::<8>();
     let places: Vec<u64> = places.iter().map(|c| u64::from_le_bytes(*c)).collect();
     let (rows, values, weights) =
         (matrix("sample_rows")?, floats("sample_targets")?.1, floats("sample_weights")?.1);
-    let about = header.about;
-    check(&about, &map, &sums, &moments)?;
-    let classify = about.task == Task::Classify;
+    let info = header.info;
+    check(&info, &map, &sums, &moments)?;
+    let classify = info.task == Task::Classify;
     let n = places.len();
     if rows.shape() != (n, map.dim())
         || values.len() != n
@@ -189,45 +171,48 @@ fn read(bytes: &[u8]) -> std::result::Result<Model, String> {
     }
     let mut items = BTreeMap::new();
     for i in 0..n {
-        let mark = match classify {
-            true => header.sample_labels[i].clone(),
-            false => format!("{:x}", values[i].to_bits()),
+        let mark = if classify {
+            header.sample_labels[i].clone()
+        } else {
+            format!("{:x}", values[i].to_bits())
         };
         let item = Item { row: rows.row(i).to_vec(), value: values[i], weight: weights[i] };
         items.insert((places[i], mark), item);
     }
-    Model::new(about, map, moments, sums, Sample { items }).map_err(|e| e.to_string())
+    Model::new(info, map, moments, sums, Sample { items }).map_err(|e| e.to_string())
 }
 
 /// That the parts of a model belong together.
 fn check(
-    about: &About,
+    info: &ModelInfo,
     map: &FeatureMap,
     sums: &KeySums,
     moments: &Moments,
 ) -> std::result::Result<(), String> {
-    let d = about.encoder.width();
-    if map.dim() != d || moments.dim() != d || about.encoder.fill.len() != d {
+    let d = info.encoder.width();
+    if map.dim() != d || moments.dim() != d || info.encoder.fill.len() != d {
         return Err(format!("a map of dimension {} for vectors of dimension {d}", map.dim()));
     }
-    let columns = match about.task {
-        Task::Classify => about.classes.len(),
-        Task::Regress { .. } => 2,
+    let columns = match info.task {
+        Task::Classify => info.classes.len(),
+        Task::Regress => 2,
         Task::Density => 1,
     };
     if sums.sums().shape() != (map.features(), columns) || columns == 0 {
         return Err(format!("sums of shape {:?}", sums.sums().shape()));
     }
-    let (centres, scales) = about.encoder.centres_and_scales();
-    let good = |v: f64| v.is_finite() && v > 0.0;
-    let regress = match about.task {
-        Task::Regress { centre, scale } => centre.is_finite() && good(scale),
-        _ => true,
-    };
-    let finite = centres.iter().chain(&about.encoder.fill).all(|v| v.is_finite());
-    let weights = about.classes.iter().all(|c| c.weight.is_finite() && c.weight >= 0.0);
-    match good(about.sigma) && good(about.weight) && scales.iter().all(|s| good(*s)) {
-        true if regress && finite && weights => Ok(()),
-        _ => Err("a number in the header is out of its range".into()),
+    if info.target.is_some() == (info.task == Task::Density)
+        || info.target_scaling.is_some() != (info.task == Task::Regress)
+    {
+        return Err(format!("a {} with the wrong kind of target", info.task.name()));
     }
+    let (centres, scales) = info.encoder.centres_and_scales();
+    let positive = |v: f64| v.is_finite() && v > 0.0;
+    let good = positive(info.bandwidth)
+        && positive(info.total_weight)
+        && scales.iter().all(|s| positive(*s))
+        && info.target_scaling.is_none_or(|s| s.centre.is_finite() && positive(s.scale))
+        && centres.iter().chain(&info.encoder.fill).all(|v| v.is_finite())
+        && info.classes.iter().all(|c| c.weight.is_finite() && c.weight >= 0.0);
+    if good { Ok(()) } else { Err("a number in the header is out of its range".into()) }
 }

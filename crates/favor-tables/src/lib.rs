@@ -3,14 +3,14 @@
 //!
 //! A table comes from files or a query ([`Source`], [`Table`]), is read in batches on all cores, and
 //! need not fit into memory. [`fit`](fit()) makes two passes over it, one for the [`Moments`] that
-//! the feature map is fitted to and one for the sums of the features, and chooses σ on a sample in
-//! between. The [`Model`] is one file; models with one map [merge](Model::merge), so that parts of a
-//! table can be fitted apart and rows added later ([`update`]). [`predictions`] come with the
-//! predicted relative error of their sums; [`evaluate`](evaluate()) puts the exact kernel beside
-//! them.
+//! the feature map is fitted to and one for the sums of the features, and chooses the bandwidth on a
+//! sample in between. The [`Model`] is one file; models with one map [merge](Model::merge), so that
+//! parts of a table can be fitted apart and rows added later ([`update`]). [`predict`](predict())
+//! gives with every prediction the predicted relative error of its sums; [`evaluate`](evaluate())
+//! puts the exact kernel beside them. The estimators themselves are those of [`favor::learn`].
 //!
 //! ```
-//! use favor_tables::{Goal, Progress, Request, Source, Table, Wishes, fit, session};
+//! use favor_tables::{FitRequest, Progress, Source, Table, fit, session};
 //! use std::sync::Arc;
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("rings.csv").display().to_string();
@@ -22,24 +22,24 @@
 //! # std::fs::write(&path, format!("x,y,ring\n{}", (0..400).map(row).collect::<String>()))?;
 //!
 //! let progress = Arc::new(Progress::default());
-//! let request = Request { target: Some("ring".into()), ..Request::default() };
+//! let request = FitRequest::of("ring");
 //! let model = favor_tables::runtime(None)?.block_on(async {
 //!     let table = Table::open(&session(None), &Source::Files(vec![path])).await?;
 //!     let model = fit(&table, &request, &progress).await?;
-//!     let found = favor_tables::evaluate(&table, &model, &Wishes::default(), &progress).await?;
+//!     let found = favor_tables::evaluate(&table, &model, None, &progress).await?;
 //!     assert!(found.score > 0.95);
 //!     Ok::<_, favor_tables::Error>(model)
 //! })?;
-//! assert_eq!(model.about().labels(), ["inner", "outer"]);
+//! assert_eq!(model.info().labels(), ["inner", "outer"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! [`Moments`]: favor::Moments
 
 mod aggregate;
+mod bandwidth;
 mod bucket;
 mod encode;
-mod engine;
 mod error;
 mod evaluate;
 mod file;
@@ -47,37 +47,41 @@ mod fit;
 mod functions;
 mod model;
 mod predict;
+mod predictions;
+mod prior;
 mod progress;
+mod query;
 mod report;
-mod rows;
-mod sigma;
 mod source;
 mod states;
-mod task;
-mod write;
-
-#[cfg(feature = "linfa")]
-pub mod estimator;
+mod target;
+mod udf_predict;
+mod wire;
+mod write_file;
+mod write_table;
 
 pub use aggregate::{aggregate_from_bytes, aggregate_to_bytes};
-pub use encode::{Column, Encoder, Kind, Missing};
-pub use error::{Error, Result};
-pub use evaluate::{Comparison, Evaluation, evaluate};
-pub use fit::{Goal, Request, Sigma, fit, fit_like, update};
-pub use functions::{
-    aggregates, moments, predict_from_bytes, predict_function, predict_to_bytes, register, sums,
-};
-pub use model::{About, Class, Model, Target};
-pub use predict::{Predictor, Wishes, predictions};
+pub use encode::{Column, ColumnKind, Encoder, Missing};
+pub use error::{Cause, Error, Remedy, Result, Setting};
+pub use evaluate::{Comparison, Evaluation, evaluate, evaluate_on_workers};
+pub use fit::{FitRequest, fit, fit_like, update};
+pub use functions::{aggregates, moments, register, sums};
+pub use model::{Class, Model, ModelInfo};
+pub use predict::{PredictOptions, Predictor};
+pub use predictions::{Predictions, predict, predict_on_workers};
+pub use prior::Prior;
 pub use progress::{Progress, Stage};
-pub use rows::{engine_predictions, rows_from_bytes, rows_function, rows_to_bytes};
-pub use sigma::{Curve, Search, Trial, grid};
 pub use source::{Source, Table, session};
-pub use task::{Prior, Task};
-pub use write::{write_csv, write_file};
+pub use target::Target;
+pub use udf_predict::{
+    predict_columns_function, predict_function, scalar_from_bytes, scalar_to_bytes,
+};
+pub use wire::WIRE_VERSION;
+pub use write_table::{write_csv, write_table};
 
 // What the arguments and results of this crate are made of.
 pub use datafusion;
+pub use favor::learn::{Bandwidth, Curve, Scaling, Search, Task, Trial};
 pub use favor::{Coupling, Family};
 
 /// A runtime with this many threads, all cores by default, for the asynchronous functions.
@@ -86,5 +90,9 @@ pub fn runtime(threads: Option<usize>) -> Result<tokio::runtime::Runtime> {
     if let Some(threads) = threads {
         builder.worker_threads(threads.max(1));
     }
-    builder.enable_all().build().map_err(|e| Error::Engine(format!("no threads: {e}")))
+    let no_threads = |e: std::io::Error| Error::Query {
+        reason: format!("no threads: {e}"),
+        source: Some(Cause::new(e)),
+    };
+    builder.enable_all().build().map_err(no_threads)
 }

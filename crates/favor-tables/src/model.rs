@@ -1,22 +1,14 @@
 //! A fitted model: encoders, feature map, sums. Models of one map merge.
 
 use crate::encode::{Encoded, Encoder};
-use crate::sigma::Curve;
+use crate::prior::Prior;
 use crate::states::{Sample, SumsState};
-use crate::task::{Prior, Rule, Task};
+use crate::target::Target;
 use crate::{Error, Result};
 use favor::diagnose::{Estimator, Outlook};
+use favor::learn::{Curve, Readout, Scaling, Task};
 use favor::{FeatureMap, KeySums, Matrix, Moments};
 use serde::{Deserialize, Serialize};
-
-/// The column that is predicted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
-    /// Its name.
-    pub name: String,
-    /// Its Arrow type, as Arrow writes it; labels are given back in it.
-    pub data_type: String,
-}
 
 /// A class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,27 +23,30 @@ pub struct Class {
 
 /// All of a model but its arrays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct About {
+#[non_exhaustive]
+pub struct ModelInfo {
     /// What is predicted.
     pub task: Task,
     /// The column that is predicted; none for a density.
     pub target: Option<Target>,
+    /// For a regression how the target is scaled in the sums.
+    pub target_scaling: Option<Scaling>,
     /// The column of weights.
-    pub weight_column: Option<String>,
+    pub weight: Option<String>,
     /// How columns become vectors.
     pub encoder: Encoder,
-    /// The factor of the vectors in the kernel.
-    pub sigma: f64,
-    /// How σ was chosen; none when it was given.
+    /// The bandwidth of the kernel.
+    pub bandwidth: f64,
+    /// How the bandwidth was chosen; none when it was given.
     pub curve: Option<Curve>,
     /// The classes, in order; none but for classification.
     pub classes: Vec<Class>,
     /// How likely the classes are held to be.
     pub prior: Prior,
-    /// Rows seen.
+    /// Rows seen that have a positive weight.
     pub rows: u64,
     /// The sum of their weights.
-    pub weight: f64,
+    pub total_weight: f64,
     /// The most rows of the sample, and what decides them.
     pub(crate) sample_limit: usize,
     pub(crate) sample_seed: u64,
@@ -60,16 +55,17 @@ pub struct About {
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    pub(crate) about: About,
+    pub(crate) info: ModelInfo,
     pub(crate) map: FeatureMap,
     /// Of the vectors.
     pub(crate) moments: Moments,
-    /// One column a class; the weights and the weighted targets; or the weights.
+    /// One column per class; the weights and the weighted targets; or the weights.
     pub(crate) sums: KeySums,
-    /// Of the vectors before they were moved and scaled.
+    /// Of the vectors before they were centred and scaled.
     pub(crate) sample: Sample,
-    pub(crate) rule: Rule,
-    outlook: Option<Outlook>,
+    pub(crate) readout: Readout,
+    /// What predicts the errors of the sums; `None` for families without the closed form.
+    errors: Option<Outlook>,
 }
 
 /// Predictions for the rows of a batch.
@@ -83,28 +79,39 @@ pub(crate) struct Outputs {
 }
 
 impl Model {
+    /// Moments and sums are of one table: passes over it are queries of their own, whose parts may
+    /// have been run more than once, so that both have seen the same rows is checked.
     pub(crate) fn new(
-        about: About,
+        info: ModelInfo,
         map: FeatureMap,
         moments: Moments,
         sums: KeySums,
         sample: Sample,
     ) -> Result<Self> {
-        let weights: Vec<f64> = about.classes.iter().map(|c| c.weight).collect();
-        let (_, scales) = about.encoder.centres_and_scales();
-        let rule = Rule {
-            task: about.task,
-            factors: about.prior.factors(&about.labels(), &weights)?,
-            weights,
-            log_norm: Rule::log_norm(about.sigma, &scales, about.weight),
+        if moments.count() != info.rows {
+            return Err(Error::Incomplete { first: moments.count(), second: info.rows });
+        }
+        let readout = match info.task {
+            Task::Classify => {
+                let weights: Vec<f64> = info.classes.iter().map(|c| c.weight).collect();
+                let prior = info.prior.numbers(&info.labels(), &weights)?;
+                Readout::classes(weights, prior.as_deref())
+            }
+            Task::Regress => {
+                Readout::Numbers(vec![info.target_scaling.unwrap_or(Scaling::IDENTITY)])
+            }
+            Task::Density => {
+                let (_, scales) = info.encoder.centres_and_scales();
+                Readout::density(info.bandwidth, &scales, info.total_weight)
+            }
         };
-        let outlook = Outlook::new(&Estimator::from(&map), &moments)?;
-        Ok(Self { about, map, moments, sums, sample, rule, outlook })
+        let errors = Outlook::new(&Estimator::from(&map), &moments)?;
+        Ok(Self { info, map, moments, sums, sample, readout, errors })
     }
 
     /// What the model is.
-    pub fn about(&self) -> &About {
-        &self.about
+    pub fn info(&self) -> &ModelInfo {
+        &self.info
     }
 
     /// The feature map.
@@ -126,31 +133,27 @@ impl Model {
     /// median. `None` for families without the closed form.
     pub fn typical_relative_error(&self) -> Result<Option<f64>> {
         let (rows, _) = self.sample_rows();
-        let mut errors = match self.relative_errors(&rows)? {
-            Some(errors) if !errors.is_empty() => errors,
-            _ => return Ok(None),
-        };
-        errors.sort_by(f64::total_cmp);
-        Ok(Some(errors[errors.len() / 2]))
+        let errors = self.relative_errors(&rows)?.filter(|errors| !errors.is_empty());
+        Ok(errors.map(median))
     }
 
     /// The standardised vectors of the sample, and their weights.
     pub(crate) fn sample_rows(&self) -> (Matrix<f64>, Vec<f64>) {
-        standardised_rows(&self.about.encoder, &self.sample)
+        standardised_rows(&self.info.encoder, &self.sample)
     }
 
     pub(crate) fn predict(&self, encoded: Encoded<f32>) -> Result<Outputs> {
         let Encoded { rows, kept } = encoded;
-        let sums = self.sums.apply_tiled(&self.map, rows.view())?;
+        let sums = self.sums.apply(&self.map, rows.view())?;
         let relative_error = self.relative_errors(&rows)?;
-        Ok(Outputs { values: self.rule.outputs(&sums), relative_error, kept })
+        Ok(Outputs { values: self.readout.outputs(&sums), relative_error, kept })
     }
 
     /// `√(relative variance / M)` of the sum over the keys, for each row.
-    fn relative_errors<T: favor::Element>(&self, rows: &Matrix<T>) -> Result<Option<Vec<f64>>> {
-        let Some(outlook) = &self.outlook else { return Ok(None) };
+    fn relative_errors<T: favor::Float>(&self, rows: &Matrix<T>) -> Result<Option<Vec<f64>>> {
+        let Some(model) = &self.errors else { return Ok(None) };
         let log_features = (self.map.features() as f64).ln();
-        let logs = outlook.log_relative_variances(rows.view())?;
+        let logs = model.log_relative_variances(rows.view())?;
         let error = |log: f64| (0.5 * (log - log_features)).exp().min(f64::MAX);
         Ok(Some(logs.into_iter().map(error).collect()))
     }
@@ -158,47 +161,35 @@ impl Model {
     /// The model of the rows of both: the other must have the same map and encoders, as made by
     /// fitting with the map of the first.
     pub fn merge(&self, other: &Self) -> Result<Self> {
-        let (a, b) = (&self.about, &other.about);
-        let differ = |what: &str| {
-            let reason = format!("their {what} differ; fit the second with --map-of the first");
-            Err(Error::Merge(reason))
+        let (a, b) = (&self.info, &other.info);
+        let differences = [
+            (a.task != b.task, "tasks"),
+            (a.target != b.target, "targets"),
+            (a.encoder != b.encoder, "columns or their encoding"),
+            (self.map != other.map || a.target_scaling != b.target_scaling, "feature maps"),
+            (a.prior != b.prior, "priors"),
+        ];
+        if let Some((_, what)) = differences.into_iter().find(|(differ, _)| *differ) {
+            return Err(Error::Merge { what });
+        }
+        let mut info = a.clone();
+        info.rows += b.rows;
+        info.total_weight += b.total_weight;
+        let sums = if a.task == Task::Classify {
+            let parts = self.class_sums().into_iter().chain(other.class_sums()).collect();
+            let (classes, sums) = combine(parts, info.target.as_ref(), &self.map)?;
+            info.classes = classes;
+            sums
+        } else {
+            let mut sums = self.sums.clone();
+            sums.merge(&other.sums)?;
+            sums
         };
-        if std::mem::discriminant(&a.task) != std::mem::discriminant(&b.task) {
-            return differ("tasks");
-        }
-        if a.target != b.target {
-            return differ("targets");
-        }
-        if a.encoder != b.encoder {
-            return differ("columns or their encoding");
-        }
-        if self.map != other.map || a.task != b.task {
-            return differ("feature maps");
-        }
-        if a.prior != b.prior {
-            return differ("priors");
-        }
-        let mut about = a.clone();
-        about.rows += b.rows;
-        about.weight += b.weight;
-        let mut parts = self.class_sums();
-        for (class, sums) in other.class_sums() {
-            parts.push((class, sums));
-        }
-        let (classes, sums) = match a.task {
-            Task::Classify => combine(parts, about.target.as_ref(), &self.map)?,
-            _ => {
-                let mut sums = self.sums.clone();
-                sums.merge(&other.sums)?;
-                (vec![], sums)
-            }
-        };
-        about.classes = classes;
         let mut moments = self.moments.clone();
         moments.merge(&other.moments)?;
         let mut sample = self.sample.clone();
-        sample.absorb(other.sample.clone(), about.sample_limit);
-        Self::new(about, self.map.clone(), moments, sums, sample)
+        sample.absorb(other.sample.clone(), info.sample_limit);
+        Self::new(info, self.map.clone(), moments, sums, sample)
     }
 
     fn class_sums(&self) -> Vec<(Class, KeySums)> {
@@ -207,19 +198,19 @@ impl Model {
             let column = Matrix::from_fn(sums.rows(), 1, |m, _| sums[(m, c)]);
             KeySums::from_parts(self.sums.log_scale().to_vec(), column)
         };
-        let classes = self.about.classes.iter().enumerate();
+        let classes = self.info.classes.iter().enumerate();
         classes.filter_map(|(c, class)| Some((class.clone(), column(c).ok()?))).collect()
     }
 }
 
-impl About {
+impl ModelInfo {
     /// The labels of the classes, in order, as texts.
     pub fn labels(&self) -> Vec<String> {
         self.classes.iter().map(|c| c.label.clone()).collect()
     }
 }
 
-/// Vectors of a sample, moved and scaled, and their weights.
+/// Vectors of a sample, centred and scaled, and their weights.
 pub(crate) fn standardised_rows(encoder: &Encoder, sample: &Sample) -> (Matrix<f64>, Vec<f64>) {
     let (centres, scales) = encoder.centres_and_scales();
     let items: Vec<_> = sample.items.values().collect();
@@ -233,14 +224,14 @@ pub(crate) fn class_part(label: String, state: SumsState) -> Option<(Class, KeyS
     Some((Class { label, rows: state.rows, weight: state.weight }, state.sums?))
 }
 
-/// One column a class, equal classes added up, in the order of their labels: that of numbers for
+/// One column per class, equal classes added up, in the order of their labels: that of numbers for
 /// numbers, of the alphabet for texts.
 pub(crate) fn combine(
     parts: Vec<(Class, KeySums)>,
     target: Option<&Target>,
     map: &FeatureMap,
 ) -> Result<(Vec<Class>, KeySums)> {
-    let text = target.is_some_and(|t| t.data_type.contains("Utf8"));
+    let text = target.is_some_and(Target::is_text);
     let mut merged: Vec<(Class, KeySums)> = vec![];
     for (class, sums) in parts {
         match merged.iter_mut().find(|(c, _)| c.label == class.label) {
@@ -263,11 +254,21 @@ pub(crate) fn combine(
     }
     let values = Matrix::from_fn(map.features(), merged.len(), |m, c| {
         let sums = &merged[c].1;
-        match sums.log_scale()[m] == f64::NEG_INFINITY {
-            true => 0.0,
-            false => sums.sums()[(m, 0)] * (sums.log_scale()[m] - log_scale[m]).exp(),
+        if sums.log_scale()[m] == f64::NEG_INFINITY {
+            0.0
+        } else {
+            sums.sums()[(m, 0)] * (sums.log_scale()[m] - log_scale[m]).exp()
         }
     });
     let sums = KeySums::from_parts(log_scale, values)?;
     Ok((merged.into_iter().map(|(class, _)| class).collect(), sums))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[n / 2],
+        n => 0.5 * (values[n / 2 - 1] + values[n / 2]),
+    }
 }

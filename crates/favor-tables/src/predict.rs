@@ -1,33 +1,47 @@
-//! Predictions for the rows of a table, batch by batch, in order.
+//! A model made ready to predict: from columns to columns.
 
 use crate::encode::Missing;
-use crate::engine;
 use crate::model::{Model, Outputs};
-use crate::progress::Progress;
-use crate::source::Table;
-use crate::task::{Task, largest};
-use crate::{Error, Result};
-use datafusion::arrow::array::{
-    ArrayRef, Float64Array, RecordBatch, RecordBatchOptions, StringArray, UInt32Array,
-};
-use datafusion::arrow::compute::{cast, take};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::logical_expr::ident;
+use crate::{Error, Result, Setting};
+use datafusion::arrow::array::{ArrayRef, Float64Array, UInt32Array};
+use datafusion::arrow::compute::take;
+use datafusion::arrow::datatypes::{DataType, Field};
 use favor::Matrix;
-use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
-use std::str::FromStr;
+use favor::learn::{Task, argmax};
 use std::sync::Arc;
 
-/// What predictions are wanted.
+/// Which predictions are wanted.
+///
+/// ```
+/// use favor_tables::{Missing, PredictOptions};
+/// let options = PredictOptions::default().probabilities(true).keep(["id"]).missing(Missing::Drop);
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Wishes {
+#[non_exhaustive]
+pub struct PredictOptions {
     /// A column for the probability of each class.
     pub probabilities: bool,
     /// Columns of the table to carry over.
     pub keep: Vec<String>,
-    /// What to do with missing values, if not what the model does.
+    /// What to do with missing values; what the model does when `None`.
     pub missing: Option<Missing>,
+}
+
+impl PredictOptions {
+    /// Whether there is a column for the probability of each class.
+    pub fn probabilities(self, probabilities: bool) -> Self {
+        Self { probabilities, ..self }
+    }
+
+    /// Columns of the table to carry over.
+    pub fn keep<N: Into<String>>(self, columns: impl IntoIterator<Item = N>) -> Self {
+        Self { keep: columns.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// What to do with missing values.
+    pub fn missing(self, missing: Missing) -> Self {
+        Self { missing: Some(missing), ..self }
+    }
 }
 
 /// A model made ready to predict.
@@ -41,27 +55,19 @@ pub struct Predictor {
 
 impl Predictor {
     /// Makes a model ready.
-    pub fn new(model: &Model, wishes: &Wishes) -> Result<Self> {
+    pub fn new(model: &Model, options: &PredictOptions) -> Result<Self> {
         let mut model = model.clone();
-        if let Some(missing) = wishes.missing {
-            model.about.encoder.missing = missing;
+        if let Some(missing) = options.missing {
+            model.info.encoder.missing = missing;
         }
-        let labels = match (model.about.task, &model.about.target) {
-            (Task::Classify, Some(target)) => {
-                let texts: ArrayRef = Arc::new(StringArray::from(model.about.labels()));
-                let data_type = match DataType::from_str(&target.data_type) {
-                    Ok(DataType::Dictionary(_, value)) => *value,
-                    Ok(data_type) => data_type,
-                    Err(_) => DataType::Utf8,
-                };
-                Some(cast(&texts, &data_type)?)
-            }
+        let labels = match (model.info.task, &model.info.target) {
+            (Task::Classify, Some(target)) => Some(target.labels(model.info.labels())?),
             _ => None,
         };
-        let probabilities = wishes.probabilities;
+        let probabilities = options.probabilities;
         if probabilities && labels.is_none() {
-            let reason = format!("a {} has no class probabilities", model.about.task.name());
-            return Err(Error::request("--proba", reason));
+            let reason = format!("a {} has no class probabilities", model.info.task.name());
+            return Err(Error::request(Setting::Probabilities, reason));
         }
         Ok(Self { model, labels, probabilities })
     }
@@ -78,7 +84,7 @@ impl Predictor {
     /// The column of the predictions.
     pub fn field(&self) -> Field {
         let data_type = self.labels.as_ref().map_or(&DataType::Float64, |l| l.data_type());
-        let name = match self.model.about.task {
+        let name = match self.model.info.task {
             Task::Density => "log_density",
             _ => "prediction",
         };
@@ -90,7 +96,7 @@ impl Predictor {
         let mut fields = vec![self.field(), Field::new("relative_error", DataType::Float64, true)];
         if self.probabilities {
             let name = |label: &String| Field::new(format!("p_{label}"), DataType::Float64, true);
-            fields.extend(self.model.about.labels().iter().map(name));
+            fields.extend(self.model.info.labels().iter().map(name));
         }
         fields
     }
@@ -103,10 +109,9 @@ impl Predictor {
     }
 
     fn outputs(&self, columns: &[ArrayRef]) -> Result<Outputs> {
-        let encoded = self.model.about.encoder.encode::<f32>(columns)?;
+        let encoded = self.model.info.encoder.encode::<f32>(columns)?;
         if encoded.rows.rows() == 0 {
-            let width = self.model.rule.factors.len().max(1);
-            let values = Matrix::zeros(0, width);
+            let values = Matrix::zeros(0, self.model.readout.width());
             return Ok(Outputs { values, relative_error: None, kept: encoded.kept });
         }
         self.model.predict(encoded)
@@ -115,7 +120,7 @@ impl Predictor {
     fn prediction(&self, outputs: &Outputs, places: &[Option<usize>]) -> Result<ArrayRef> {
         match &self.labels {
             Some(labels) => {
-                let index = |p: &Option<usize>| p.map(|i| largest(outputs.values.row(i)) as u32);
+                let index = |p: &Option<usize>| p.map(|i| argmax(outputs.values.row(i)) as u32);
                 let indices: UInt32Array = places.iter().map(index).collect();
                 Ok(take(labels, &indices, None)?)
             }
@@ -151,64 +156,4 @@ fn places(outputs: &Outputs, count: usize) -> Vec<Option<usize>> {
 
 fn column(values: &Matrix<f64>, c: usize, places: &[Option<usize>]) -> ArrayRef {
     Arc::new(places.iter().map(|p| p.map(|i| values[(i, c)])).collect::<Float64Array>())
-}
-
-/// Predictions in the order of the table: a session of one worker reads it, all cores predict.
-///
-/// Rows come in the order in which the table's session gives them: open the table in
-/// [`session(Some(1))`](crate::session) to keep that of the files.
-pub async fn predictions(
-    table: &Table,
-    model: &Model,
-    wishes: &Wishes,
-    progress: &Arc<Progress>,
-) -> Result<(SchemaRef, BoxStream<'static, Result<RecordBatch>>)> {
-    let predictor = Arc::new(Predictor::new(model, wishes)?);
-    let names = model.about.encoder.names();
-    for name in &names {
-        table.data_type(name)?;
-    }
-    let mut fields = vec![];
-    for name in &wishes.keep {
-        fields.push(Field::new(name, table.data_type(name)?, true));
-    }
-    fields.extend(predictor.fields());
-    let schema: SchemaRef = Arc::new(Schema::new(fields));
-    // Each column once: a kept one may be one of the model's.
-    let mut wanted: Vec<&str> = names.clone();
-    wanted.extend(wishes.keep.iter().map(String::as_str).filter(|k| !names.contains(k)));
-    let frame = table.frame.clone().select(wanted.iter().map(|n| ident(*n)).collect::<Vec<_>>());
-    let stream = engine::stream(frame.map_err(|e| table.explain(e))?).await;
-    let stream = stream.map_err(|e| table.explain(e))?;
-    progress.begin("predict", None);
-
-    let inputs = names.len();
-    let place = |k: &String| wanted.iter().position(|w| w == k).unwrap_or(0);
-    let kept: Arc<[usize]> = wishes.keep.iter().map(place).collect();
-    let (made, told) = (schema.clone(), progress.clone());
-    let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let explaining = table.clone();
-    let stream = stream
-        .map_err(move |e| explaining.explain(e))
-        .map(move |batch| {
-            let (predictor, schema, kept) = (predictor.clone(), made.clone(), kept.clone());
-            tokio::spawn(async move {
-                let batch = batch?;
-                let count = batch.num_rows();
-                let mut columns: Vec<ArrayRef> =
-                    kept.iter().map(|&k| batch.column(k).clone()).collect();
-                columns.extend(predictor.columns(&batch.columns()[..inputs], count)?);
-                let options = RecordBatchOptions::new().with_row_count(Some(count));
-                Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
-            })
-        })
-        .buffered(2 * workers)
-        .map(move |joined| {
-            let batch: Result<RecordBatch> = match joined {
-                Ok(batch) => batch,
-                Err(error) => Err(Error::Engine(error.to_string())),
-            };
-            batch.inspect(|b| told.add(b.num_rows()))
-        });
-    Ok((schema, stream.boxed()))
 }

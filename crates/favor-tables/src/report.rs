@@ -1,11 +1,10 @@
 //! Models and evaluations as text for a person.
 
-use crate::encode::{Kind, Missing};
+use crate::encode::{ColumnKind, Missing};
 use crate::evaluate::Evaluation;
-use crate::model::{About, Model};
-use crate::sigma::{Curve, Search};
-use crate::task::{Prior, Task};
+use crate::model::{Model, ModelInfo};
 use favor::FeatureSpec;
+use favor::learn::{Curve, Readout, Search, Task};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -16,39 +15,39 @@ impl Model {
     /// What the model is, in some lines.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
-        let about = &self.about;
-        let of = about.target.as_ref().map_or(String::new(), |t| format!(" of '{}'", t.name));
+        let info = &self.info;
+        let of = info.target.as_ref().map_or(String::new(), |t| format!(" of '{}'", t.name));
         let _ = writeln!(
             out,
             "{}{of} from {} columns, {} rows{}",
-            about.task.name(),
-            about.encoder.columns.len(),
-            about.rows,
-            match &about.weight_column {
-                Some(name) => format!(" of weight {} by '{name}'", figures(about.weight)),
+            info.task.name(),
+            info.encoder.columns.len(),
+            info.rows,
+            match &info.weight {
+                Some(name) => format!(" of weight {} by '{name}'", figures(info.total_weight)),
                 None => String::new(),
             }
         );
         let _ = writeln!(out, "\ncolumns");
-        for column in about.encoder.columns.iter().take(LISTED) {
+        for column in info.encoder.columns.iter().take(LISTED) {
             let _ = writeln!(out, "  {}: {}", column.name, kind(&column.kind));
         }
-        more(&mut out, about.encoder.columns.len());
-        match about.encoder.missing {
+        more(&mut out, info.encoder.columns.len());
+        match info.encoder.missing {
             Missing::Error => {}
             Missing::Drop => out.push_str("  rows with missing values are left out\n"),
             Missing::Mean => out.push_str("  missing values are taken as the column's mean\n"),
         }
-        if !about.classes.is_empty() {
+        if !info.classes.is_empty() {
             let _ = writeln!(out, "\nclasses");
-            for (c, class) in about.classes.iter().enumerate().take(LISTED) {
+            for (c, class) in info.classes.iter().enumerate().take(LISTED) {
                 let prior = self.prior(c);
                 let _ = writeln!(out, "  {}: {} rows, prior {prior:.3}", class.label, class.rows);
             }
-            more(&mut out, about.classes.len());
+            more(&mut out, info.classes.len());
         }
-        if let Task::Regress { centre, scale } = about.task {
-            let (mean, deviation) = (figures(centre), figures(scale));
+        if let Some(scaling) = info.target_scaling {
+            let (mean, deviation) = (figures(scaling.centre), figures(scaling.scale));
             let _ = writeln!(out, "\ntarget: mean {mean}, standard deviation {deviation}");
         }
         let spec = self.map.spec();
@@ -60,17 +59,17 @@ impl Model {
             self.map.dim(),
             spec.seed
         );
-        match &about.curve {
-            Some(curve) => out.push_str(&curve_text(curve, about.sigma, about.task)),
+        match &info.curve {
+            Some(curve) => out.push_str(&curve_text(curve, info.bandwidth, info.task)),
             None => {
-                let _ = writeln!(out, "σ = {} as given", figures(about.sigma));
+                let _ = writeln!(out, "bandwidth {} as given", figures(info.bandwidth));
             }
         }
         if let Ok(Some(error)) = self.typical_relative_error() {
             let _ =
                 writeln!(out, "predicted relative error of the sums: {} (median)", percent(error));
             if error > 0.5 {
-                out.push_str("  more features or a smaller σ would make them reliable\n");
+                out.push_str("  more features or a larger bandwidth would make them reliable\n");
             }
         }
         out
@@ -78,8 +77,8 @@ impl Model {
 
     /// The same for programs.
     pub fn to_json(&self) -> String {
-        to_json(&Card {
-            about: &self.about,
+        to_json(&Summary {
+            info: &self.info,
             map: self.map.spec(),
             sample: self.sample_size(),
             relative_error: self.typical_relative_error().ok().flatten(),
@@ -88,20 +87,16 @@ impl Model {
 
     /// How likely a class is held to be before a row is seen.
     fn prior(&self, class: usize) -> f64 {
-        let rule = &self.rule;
-        let share = |c: usize| rule.weights[c] * rule.factors[c];
-        let total: f64 = (0..rule.weights.len()).map(share).sum();
-        match &self.about.prior {
-            Prior::Data => rule.weights[class] / rule.weights.iter().sum::<f64>(),
-            _ => share(class) / total,
-        }
+        let Readout::Classes { weights, factors } = &self.readout else { return 1.0 };
+        let share = |c: usize| weights[c] * factors[c];
+        share(class) / (0..weights.len()).map(share).sum::<f64>()
     }
 }
 
 #[derive(Serialize)]
-struct Card<'a> {
+struct Summary<'a> {
     #[serde(flatten)]
-    about: &'a About,
+    info: &'a ModelInfo,
     map: &'a FeatureSpec,
     sample: usize,
     relative_error: Option<f64>,
@@ -117,14 +112,14 @@ fn more(out: &mut String, count: usize) {
     }
 }
 
-fn kind(kind: &Kind) -> String {
+fn kind(kind: &ColumnKind) -> String {
     match kind {
-        Kind::Number { centre, scale } if (*centre, *scale) == (0.0, 1.0) => "number".into(),
-        Kind::Number { centre, scale } => {
+        ColumnKind::Number { centre, scale } if (*centre, *scale) == (0.0, 1.0) => "number".into(),
+        ColumnKind::Number { centre, scale } => {
             format!("number, mean {}, standard deviation {}", figures(*centre), figures(*scale))
         }
-        Kind::Boolean => "true or false".into(),
-        Kind::Text { categories } => {
+        ColumnKind::Boolean => "true or false".into(),
+        ColumnKind::Text { categories } => {
             let some: Vec<&str> = categories.iter().take(5).map(String::as_str).collect();
             let rest = if categories.len() > 5 { ", …" } else { "" };
             format!("text of {} categories: {}{rest}", categories.len(), some.join(", "))
@@ -138,18 +133,19 @@ fn curve_text(curve: &Curve, chosen: f64, task: Task) -> String {
         Search::CrossValidation { folds } => format!("{folds}-fold cross-validation"),
     };
     let mut out = format!(
-        "σ = {}, the best of {} on {} rows, {how}:\n",
+        "bandwidth {}, the best of {} on {} rows, {how}:\n",
         figures(chosen),
         curve.trials.len(),
         curve.rows
     );
-    let _ = writeln!(out, "  {:>7}  {:>16}  {:>12}", "σ", task.score_name(), "exact kernel");
+    let _ =
+        writeln!(out, "  {:>9}  {:>16}  {:>12}", "bandwidth", task.score_name(), "exact kernel");
     for trial in &curve.trials {
-        let mark = if trial.sigma == chosen { " ←" } else { "" };
+        let mark = if trial.bandwidth == chosen { " ←" } else { "" };
         let _ = writeln!(
             out,
-            "  {:>7}  {:>16.3}  {:>12.3}{mark}",
-            figures(trial.sigma),
+            "  {:>9}  {:>16.3}  {:>12.3}{mark}",
+            figures(trial.bandwidth),
             trial.score,
             trial.exact
         );

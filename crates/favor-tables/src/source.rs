@@ -1,7 +1,7 @@
 //! Where a table comes from: files, globs, folders, or a query.
 
-use crate::engine::{self, Reading};
-use crate::{Error, Result, bucket};
+use crate::query::{self, Reading};
+use crate::{Error, Result, Setting, bucket};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::execution::context::SQLOptions;
@@ -63,9 +63,11 @@ impl Table {
                     .with_allow_ddl(false)
                     .with_allow_dml(false)
                     .with_allow_statements(false);
-                match engine::query(session, query, read_only).await {
+                match query::sql(session, query, read_only).await {
                     Ok(frame) => Ok(frame.into()),
-                    Err(error) => Err(Error::source("--sql", Error::from(error).to_string())),
+                    Err(error) => {
+                        Err(Error::request(Setting::Query, Error::from(error).to_string()))
+                    }
                 }
             }
         }
@@ -97,18 +99,16 @@ impl Table {
             Format::Csv => files.iter().filter(|f| !is_address(f)).map(PathBuf::from).collect(),
             _ => vec![],
         };
-        match engine::read(session, files.clone(), how).await {
+        match query::read(session, files.clone(), how).await {
             Ok(frame) => Ok(Self { frame, csv }),
-            Err(error) => Err(match explain_csv(&csv, None) {
-                Some(reason) => reason,
-                None => Error::source(&files[0], Error::from(error).to_string()),
-            }),
+            Err(error) => Err(explain_csv(&csv, None)
+                .unwrap_or_else(|| Error::source(&files[0], Error::from(error).to_string()))),
         }
     }
 
     /// All rows.
     pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
-        engine::collect(self.frame.clone()).await.map_err(|e| self.explain(e))
+        query::collect(self.frame.clone()).await.map_err(|e| self.explain(e))
     }
 
     /// The same rows after a step of the query engine.
@@ -138,10 +138,7 @@ impl Table {
     /// What an error of reading the rows comes from: for CSV files the line.
     pub(crate) fn explain(&self, error: impl Into<Error>) -> Error {
         match error.into() {
-            Error::Engine(text) => match explain_csv(&self.csv, Some(self)) {
-                Some(reason) => reason,
-                None => Error::Engine(text),
-            },
+            query @ Error::Query { .. } => explain_csv(&self.csv, Some(self)).unwrap_or(query),
             other => other,
         }
     }
@@ -164,10 +161,10 @@ fn resolve(paths: &[String]) -> Result<Vec<String>> {
         }
         files.extend(found);
     }
-    match files.is_empty() {
-        true => Err(Error::request("data", "give a file, a folder, a glob or --sql")),
-        false => Ok(files),
+    if files.is_empty() {
+        return Err(Error::request(Setting::Data, "give a file, a folder, a glob or a query"));
     }
+    Ok(files)
 }
 
 pub(crate) fn is_address(path: &str) -> bool {
@@ -183,10 +180,10 @@ fn expand(path: &str) -> Result<Vec<String>> {
         let mut files: Vec<String> = names.map(|p| p.display().to_string()).collect();
         files.retain(|f| format_of(f).is_some());
         files.sort();
-        return match files.is_empty() {
-            true => Err(bad("the folder has no .csv, .tsv, .parquet or .arrow file".into())),
-            false => Ok(files),
-        };
+        if files.is_empty() {
+            return Err(bad("the folder has no .csv, .tsv, .parquet or .arrow file".into()));
+        }
+        return Ok(files);
     }
     if place.exists() {
         return Ok(vec![path.to_owned()]);
@@ -201,10 +198,7 @@ fn expand(path: &str) -> Result<Vec<String>> {
         .map(|p| p.display().to_string())
         .collect();
     files.sort();
-    match files.is_empty() {
-        true => Err(bad("no file matches".into())),
-        false => Ok(files),
-    }
+    if files.is_empty() { Err(bad("no file matches".into())) } else { Ok(files) }
 }
 
 fn extension(file: &str) -> String {
@@ -233,7 +227,7 @@ fn common_format(files: &[String]) -> Result<Format> {
         }
         common = Some((format, extension(file)));
     }
-    common.map(|c| c.0).ok_or_else(|| Error::request("data", "no files"))
+    common.map(|c| c.0).ok_or_else(|| Error::request(Setting::Data, "no files"))
 }
 
 /// The first line of CSV files that has another number of fields than the header, or a field that

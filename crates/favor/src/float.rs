@@ -1,9 +1,10 @@
 //! The number formats that data may come in.
 
 use crate::Scalar;
+use crate::engine::entry::RowsEntry;
 
 /// A number format of the caller's data: `f32` or `f64`.
-pub trait Float: Scalar + PartialEq + std::fmt::Debug {
+pub trait Float: Scalar + RowsEntry + PartialEq + std::fmt::Debug {
     /// The nearest `f64`, exactly.
     fn to_f64(self) -> f64;
     /// The nearest number of this format.

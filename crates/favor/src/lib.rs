@@ -53,9 +53,9 @@ mod rows;
 mod simd;
 mod threads;
 
-pub mod dense;
 pub mod diagnose;
 pub mod draw;
+pub mod learn;
 pub mod reference;
 pub mod store;
 

@@ -1,8 +1,8 @@
 //! `favor cluster`.
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::terminal;
-use favor_cluster::{ExecutorOptions, SchedulerOptions, VERSION, serve_executor, serve_scheduler};
+use favor_cluster::{ExecutorOptions, SchedulerOptions, serve_executor, serve_scheduler};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Example, each line in a terminal of its own:
@@ -13,7 +13,8 @@ const EXAMPLES: &str = "Example, each line in a terminal of its own:
 
 /// Run the processes of a cluster: one scheduler and any number of executors.
 ///
-/// They have the functions of favor built in and work for favor fit and predict with --cluster.
+/// They have the functions of favor built in and work for favor fit, predict, evaluate and update with
+/// --cluster.
 /// There is no password: let them listen only where everyone is trusted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -38,9 +39,6 @@ struct Scheduler {
     #[arg(long, value_name = "SECONDS", default_value_t = 30,
         value_parser = clap::value_parser!(u64).range(6..))]
     executor_timeout: u64,
-    /// The version of the functions to claim, to try what happens when they differ
-    #[arg(long, hide = true, default_value = VERSION)]
-    functions: String,
 }
 
 /// Ask a scheduler for work and do it.
@@ -66,41 +64,28 @@ struct Executor {
     /// How long to wait for the scheduler
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     wait: u64,
-    /// The version of the functions to claim, to try what happens when they differ
-    #[arg(long, hide = true, default_value = VERSION)]
-    functions: String,
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         favor_cluster::log_to_standard_error();
         let runtime = favor_tables::runtime(None)?;
-        // Who reads this may have gone; the process serves all the same.
+        // Whoever reads this may have gone; the process goes on all the same.
         let say = |what: &str, address: &str| {
             let _ = terminal::print(&format!("{what} at {address}\n"));
         };
-        match self.process {
+        let ended = match self.process {
             Process::Scheduler(s) => {
-                let options = SchedulerOptions {
-                    bind: s.bind,
-                    executor_timeout: s.executor_timeout,
-                    version: s.functions,
-                };
-                runtime.block_on(serve_scheduler(&options, |at| say("scheduler", at)))?;
+                let options =
+                    SchedulerOptions::default().bind(s.bind).executor_timeout(s.executor_timeout);
+                runtime.block_on(serve_scheduler(&options, |at| say("scheduler", at)))
             }
             Process::Executor(e) => {
-                let options = ExecutorOptions {
-                    scheduler: e.scheduler,
-                    bind: e.bind,
-                    host: e.host,
-                    cores: e.cores,
-                    work: e.work,
-                    wait: e.wait,
-                    version: e.functions,
-                };
-                runtime.block_on(serve_executor(&options, |at| say("executor", at)))?;
+                let mut options = ExecutorOptions::new(e.scheduler).bind(e.bind).wait(e.wait);
+                (options.host, options.cores, options.work) = (e.host, e.cores, e.work);
+                runtime.block_on(serve_executor(&options, |at| say("executor", at)))
             }
-        }
-        Ok(())
+        };
+        ended.map_err(|error| Failure::Cluster { error, scheduler: "--scheduler" })
     }
 }

@@ -84,13 +84,9 @@ impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let arrays = HeadArrays::read(&self.queries, &self.keys, self.values.as_deref())?;
         let scale = match self.scale {
-            _ if self.attention => Scale::Attention,
-            Some(scale) => scale,
-            None => Scale::Factor(1.0),
-        };
-        let scale = match scale {
-            Scale::Attention => Kernel::attention(arrays.dim()).scale(),
-            Scale::Factor(factor) => factor,
+            None if !self.attention => 1.0,
+            Some(Scale::Factor(factor)) => factor,
+            _ => Kernel::attention(arrays.dim()).scale(),
         };
         let options = InspectOptions::new(Kernel::new(self.alpha, scale)?)
             .features(self.features)

@@ -1,5 +1,7 @@
 //! The subcommands: each turns its arguments into plain data and calls one function of a library.
 
+#[cfg(feature = "speech")]
+mod asr;
 mod bench;
 #[cfg(feature = "cluster")]
 mod cluster;
@@ -24,8 +26,8 @@ pub(crate) enum Command {
     Inspect(inspect::Arguments),
     Near(near::Arguments),
     Reproduce(reproduce::Arguments),
-    #[cfg(feature = "nn")]
-    Asr(nn::asr::Arguments),
+    #[cfg(feature = "speech")]
+    Asr(asr::Arguments),
     #[cfg(feature = "nn")]
     Embed(nn::embed::Arguments),
     #[cfg(feature = "nn")]
@@ -56,7 +58,7 @@ impl Command {
             Self::Inspect(arguments) => arguments.run(),
             Self::Near(arguments) => arguments.run(),
             Self::Reproduce(arguments) => arguments.run(),
-            #[cfg(feature = "nn")]
+            #[cfg(feature = "speech")]
             Self::Asr(arguments) => arguments.run(),
             #[cfg(feature = "nn")]
             Self::Embed(arguments) => arguments.run(),

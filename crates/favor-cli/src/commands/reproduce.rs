@@ -28,8 +28,8 @@ enum Experiment {
     Uci(Uci),
     #[cfg(feature = "nn")]
     Glue(super::nn::glue::Arguments),
-    #[cfg(feature = "nn")]
-    Speech(Box<super::nn::speech::Arguments>),
+    #[cfg(feature = "speech")]
+    Speech(Box<super::asr::reproduce::Arguments>),
 }
 
 /// Compare the variances of all families on six kinds of data (Figures 1 and 5).
@@ -94,7 +94,7 @@ impl Arguments {
             Experiment::Uci(arguments) => arguments.run(),
             #[cfg(feature = "nn")]
             Experiment::Glue(arguments) => arguments.run(),
-            #[cfg(feature = "nn")]
+            #[cfg(feature = "speech")]
             Experiment::Speech(arguments) => arguments.run(),
         }
     }

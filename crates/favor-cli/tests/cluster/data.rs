@@ -17,8 +17,8 @@ pub(crate) fn noise(i: usize) -> f64 {
 
 pub(crate) fn write(path: &Path, batch: RecordBatch) {
     let schema: Arc<Schema> = batch.schema();
-    let batches = futures::stream::iter([Ok(batch)]);
-    let written = favor_tables::write_file(path, &schema, Box::pin(batches));
+    let batches = futures::stream::iter([Ok::<_, favor_tables::Error>(batch)]);
+    let written = favor_tables::write_table(path, &schema, Box::pin(batches));
     favor_tables::runtime(Some(1)).unwrap().block_on(written).unwrap();
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 const ROWS: [usize; 2] = [1_500_000, 500];
 
 const FIT: [&str; 9] =
-    ["fit", "data", "--target", "label", "--classify", "--features", "1024", "--sigma", "1"];
+    ["fit", "data", "--target", "label", "--classify", "--features", "1024", "--bandwidth", "1"];
 
 fn tables(folder: &Path) {
     std::fs::create_dir(folder.join("data")).unwrap();
@@ -55,8 +55,8 @@ fn assert_whole(folder: &Path) {
     favor(folder, &[&FIT[..], &["--out", "one.favor"]].concat());
     let load = |name: &str| Model::load(&folder.join(name)).unwrap();
     let (one, many) = (load("one.favor"), load("many.favor"));
-    assert_eq!(many.about().rows, ROWS.iter().sum::<usize>() as u64);
-    assert_eq!(one.about().classes, many.about().classes);
+    assert_eq!(many.info().rows, ROWS.iter().sum::<usize>() as u64);
+    assert_eq!(one.info().classes, many.info().classes);
     assert_eq!(one.moments().count(), many.moments().count());
     for model in ["one.favor", "many.favor"] {
         let predict = ["predict", model, "data/short.parquet", "--proba", "--out"];

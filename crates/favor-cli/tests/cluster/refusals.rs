@@ -22,13 +22,14 @@ fn a_scheduler_that_is_not_there() {
     let url = format!("df://{free}");
     let parts = ["--cluster: no scheduler answers at 127.0.0.1:", "refused", "start one with"];
     refused(folder, &[&FIT[..], &[&url]].concat(), &parts);
-    refused(folder, &[&FIT[..], &["somewhere"]].concat(), &["'somewhere' is no address"]);
+    let somewhere = ["--cluster: 'somewhere' is no address; give HOST:PORT"];
+    refused(folder, &[&FIT[..], &["somewhere"]].concat(), &somewhere);
     let executor = ["cluster", "executor", "--wait", "0", "--scheduler"];
     let address = free.to_string();
     refused(
         folder,
         &[&executor[..], &[&address]].concat(),
-        &["--scheduler: no scheduler answered"],
+        &["--scheduler: no scheduler answers", ", for 0 s", "start one with"],
     );
     assert_eq!(names(folder), ["data"]);
 
@@ -56,7 +57,7 @@ fn contents_that_make_no_sense() {
     fit("ragged.csv", &[], &["line 4 has 1 fields where the header has 2"]);
     fit("nowhere.csv", &[], &["nowhere.csv: there is no such file"]);
     fit("data", &["--ignore", "z"], &["column 'z' is not in the table"]);
-    fit("data", &["--categories", "2"], &["column 'colour'", "categories"]);
+    fit("data", &["--categories", "2"], &["column 'colour'", "or raise --categories"]);
     favor(folder, &[&FIT[..], &[&url, "--out", "model.favor"]].concat());
     let predict = |data: &str, keep: &[&str], parts: &[&str]| {
         let predict = ["predict", "model.favor", data, "--cluster", &url, "--out", "p.csv"];
@@ -90,26 +91,4 @@ fn a_file_that_one_executor_cannot_read() {
     let parts = ["favor: executor 127.0.0.1:", "/proc/self/cwd/data/", "not found"];
     refused(folder, &[&files[..], &fit].concat(), &parts);
     assert_eq!(names(folder), ["data", "elsewhere"]);
-}
-
-#[test]
-fn functions_of_another_version() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    table(folder);
-    let other = ["--functions", "0.0.9-1"];
-    let parts = |role: &str| format!("favor: the {role} has the functions of favor 0.0.9-1, but");
-    {
-        let cluster = Cluster::with(folder, &other, &[Executor::default()], &[]);
-        let url = cluster.url();
-        let parts = [&parts("scheduler"), "run one version of favor everywhere"];
-        refused(folder, &[&FIT[..], &[&url]].concat(), &parts);
-    }
-    let old = Executor { arguments: &other, ..Executor::default() };
-    let cluster = Cluster::with(folder, &[], &[Executor::default(), old], &[]);
-    cluster.executors[0].stop();
-    let url = cluster.url();
-    let parts = [&parts("executor"), "run one version of favor everywhere"];
-    refused(folder, &[&FIT[..], &[&url]].concat(), &parts);
-    assert_eq!(names(folder), ["data"]);
 }

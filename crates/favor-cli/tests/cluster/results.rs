@@ -39,9 +39,9 @@ fn assert_same(a: &Path, b: &Path, count: usize) {
 fn assert_same_model(folder: &Path, one: &str, other: &str) {
     let (a, b) =
         (Model::load(&folder.join(one)).unwrap(), Model::load(&folder.join(other)).unwrap());
-    let (x, y) = (a.about(), b.about());
+    let (x, y) = (a.info(), b.info());
     assert_eq!((x.rows, &x.classes, &x.target), (y.rows, &y.classes, &y.target));
-    assert_eq!(x.sigma, y.sigma);
+    assert_eq!(x.bandwidth, y.bandwidth);
     assert_eq!(a.sample_size(), b.sample_size());
     let near = |p: f64, q: f64| (p - q).abs() <= 1e-12 * p.abs().max(1.0);
     assert!(a.moments().mean().iter().zip(b.moments().mean()).all(|(p, q)| near(*p, *q)));
@@ -63,8 +63,8 @@ fn a_cluster_fits_and_predicts_as_one_machine_does() {
 
     let tasks: [(&str, &[&str]); 3] = [
         ("classes", &["--target", "label", "--ignore", "id,y"]),
-        ("numbers", &["--target", "y", "--ignore", "id,label", "--sigma", "1"]),
-        ("density", &["--density", "--columns", "a,b", "--sigma", "1"]),
+        ("numbers", &["--target", "y", "--ignore", "id,label", "--bandwidth", "1"]),
+        ("density", &["--density", "--columns", "a,b", "--bandwidth", "1"]),
     ];
     for (name, arguments) in tasks {
         let (one, many) = (format!("{name}-1.favor"), format!("{name}-n.favor"));
@@ -88,6 +88,12 @@ fn a_cluster_fits_and_predicts_as_one_machine_does() {
         assert_same(&folder.join("one.csv"), &folder.join("many.csv"), 700);
         assert_same(&folder.join("one.csv"), &folder.join("other.csv"), 700);
     }
+    // And the scores of a model: the labels are those that were predicted.
+    let evaluate = ["evaluate", "classes-1.favor", "test.csv"];
+    let here = favor(folder, &evaluate);
+    let there = favor(folder, &[&evaluate[..], &["--cluster", &url]].concat());
+    assert_eq!(here, there);
+
     // Both executors had a part in it.
     assert!(cluster.tasks().iter().all(|tasks| !tasks.is_empty()));
 
@@ -103,7 +109,7 @@ fn a_cluster_fits_and_predicts_as_one_machine_does() {
     let added = favor(folder, &[&update[..], &["--cluster", &url]].concat());
     assert_eq!(added, ["added 700 rows; updated.favor has 4300"]);
     let query = "select a, b, y from 'train/1.parquet' where a > 1";
-    let fit = ["fit", "--sql", query, "--target", "y", "--sigma", "1", "--out"];
+    let fit = ["fit", "--sql", query, "--target", "y", "--bandwidth", "1", "--out"];
     favor(folder, &[&fit[..], &["query-1.favor"]].concat());
     favor(folder, &[&fit[..], &["query-n.favor", "--cluster", &url]].concat());
     assert_same_model(folder, "query-1.favor", "query-n.favor");

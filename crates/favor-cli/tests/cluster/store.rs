@@ -9,8 +9,8 @@ use std::process::Command;
 #[test]
 fn tables_in_a_bucket() {
     let Some(program) = std::env::var_os("FAVOR_MOTO_SERVER") else {
-        eprintln!("skipped: FAVOR_MOTO_SERVER names no program");
-        return;
+        let reason = "FAVOR_MOTO_SERVER names no program";
+        return favor_testing::skipped("cluster::store::tables_in_a_bucket", reason);
     };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -45,14 +45,14 @@ fn tables_in_a_bucket() {
         (status.code(), process.lines())
     };
     let fit =
-        ["--target", "label", "--ignore", "id,y", "--features", "64", "--sigma", "1", "--out"];
+        ["--target", "label", "--ignore", "id,y", "--features", "64", "--bandwidth", "1", "--out"];
     favor(folder, &[&["fit", "train"], &fit[..], &["one.favor"]].concat());
     let many = ["many.favor", "--cluster", &url, "--partitions", "3"];
     let (code, lines) = run(&[&["fit", "s3://shells/train/*.parquet"], &fit[..], &many].concat());
     assert_eq!(code, Some(0), "{lines:#?}");
     let load = |name: &str| Model::load(&folder.join(name)).unwrap();
     let (one, many) = (load("one.favor"), load("many.favor"));
-    assert_eq!(one.about().classes, many.about().classes);
+    assert_eq!(one.info().classes, many.info().classes);
     assert_eq!(one.moments().count(), many.moments().count());
 
     let predict = ["predict", "one.favor", "--keep", "id", "--out"];

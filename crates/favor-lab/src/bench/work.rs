@@ -6,9 +6,8 @@ use super::{BenchOptions, Measured, memory};
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
 use favor::{
-    DecodeState, FeatureSpec, Kernel, Matrix, Moments, Options, Rows, attention,
-    attention_backward, attention_into, exact_attention_backward, exact_attention_tensors,
-    kernel_product,
+    AttentionOptions, DecodeState, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Rows,
+    attention, attention_backward, attention_into, kernel_product,
 };
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -107,7 +106,7 @@ pub(super) fn measure(
     let [_, heads, length, dim] = inputs.shape;
     let map = [inputs.map(request, features)?];
     let kernel = Kernel::attention(dim);
-    let options = Options { causal: work.causal(), threads: request.threads, ..Options::default() };
+    let options = AttentionOptions::new().causal(work.causal()).threads(request.threads);
     let (q, k, v) =
         (inputs.tensor(&inputs.q)?, inputs.tensor(&inputs.k)?, inputs.tensor(&inputs.v)?);
     // Forward products are 2·L·M·d each: two projections, two sums over keys or features.
@@ -118,8 +117,9 @@ pub(super) fn measure(
         Work::Forward | Work::Causal => {
             // Memory that the check frees would hide what the work itself needs.
             let mut out = vec![1.0_f32; heads * length * dim];
-            let (seconds, memory) =
-                time(request.runs, || attention_into(&map, q, k, v, &options, &mut out))?;
+            let (seconds, memory) = time(request.runs, || {
+                attention_into(Method::Features(&map), Qkv::new(q, k, v), &options, &mut out)
+            })?;
             if length <= LONGEST_CHECK {
                 error = Some(check(inputs, &map, &options)?);
             }
@@ -127,23 +127,25 @@ pub(super) fn measure(
         }
         Work::Backward | Work::CausalBackward => {
             let run = || {
-                let out = attention(&map, q, k, v, &options)?;
+                let out = attention(Method::Features(&map), Qkv::new(q, k, v), &options)?;
                 let out = favor::Tensor::new(&out, inputs.shape)?;
-                attention_backward(&map, q, k, v, out, v, &options).map(drop)
+                attention_backward(Method::Features(&map), Qkv::new(q, k, v), out, v, &options)
+                    .map(drop)
             };
             let (seconds, memory) = time(request.runs, run)?;
             (seconds, memory, 3.0 * forward)
         }
         Work::Exact | Work::ExactCausal => {
-            let run = || exact_attention_tensors(kernel, q, k, v, &options).map(drop);
+            let run = || attention(Method::Exact(kernel), Qkv::new(q, k, v), &options).map(drop);
             let (seconds, memory) = time(request.runs, run)?;
             (seconds, memory, if work.causal() { exact / 2.0 } else { exact })
         }
         Work::ExactBackward => {
             let run = || {
-                let out = exact_attention_tensors(kernel, q, k, v, &options)?;
+                let out = attention(Method::Exact(kernel), Qkv::new(q, k, v), &options)?;
                 let out = favor::Tensor::new(&out, inputs.shape)?;
-                exact_attention_backward(kernel, q, k, v, out, v, &options).map(drop)
+                attention_backward(Method::Exact(kernel), Qkv::new(q, k, v), out, v, &options)
+                    .map(drop)
             };
             let (seconds, memory) = time(request.runs, run)?;
             (seconds, memory, 3.5 * exact)
@@ -199,12 +201,16 @@ pub(super) fn measure(
 }
 
 /// The error of the features against exact attention.
-fn check(inputs: &Inputs, map: &[favor::FeatureMap], options: &Options<'_>) -> Result<f64> {
+fn check(
+    inputs: &Inputs,
+    map: &[favor::FeatureMap],
+    options: &AttentionOptions<'_>,
+) -> Result<f64> {
     let (q, k, v) =
         (inputs.tensor(&inputs.q)?, inputs.tensor(&inputs.k)?, inputs.tensor(&inputs.v)?);
     let [_, heads, length, dim] = inputs.shape;
-    let ours = attention(map, q, k, v, options)?;
-    let exact = exact_attention_tensors(Kernel::attention(dim), q, k, v, options)?;
+    let ours = attention(Method::Features(map), Qkv::new(q, k, v), options)?;
+    let exact = attention(Method::Exact(Kernel::attention(dim)), Qkv::new(q, k, v), options)?;
     let matrix = |v| Matrix::new(v, heads * length, dim);
     Ok(relative_error(&matrix(ours)?, &matrix(exact)?))
 }

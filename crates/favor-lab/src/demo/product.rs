@@ -4,8 +4,10 @@ use super::curve::{self, FamilyCurve};
 use super::{DemoOptions, data};
 use crate::Result;
 use favor::diagnose::relative_error;
-use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, Options, Tensor};
-use favor::{exact_attention_tensors, kernel_product};
+use favor::{
+    AttentionOptions, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor, attention,
+    kernel_product,
+};
 use favor_io::progress::Counter;
 use serde::Serialize;
 use std::time::Instant;
@@ -71,7 +73,7 @@ pub(super) fn run(options: &DemoOptions, counter: &Counter<'_>) -> Result<Produc
         let x = Tensor::new(x.as_slice(), tensor(x))?;
         let c = Tensor::new(c.as_slice(), tensor(c))?;
         let y = Tensor::new(y.as_slice(), tensor(y))?;
-        exact_attention_tensors(kernel, x, y, c, &Options::default()).map(|_| ())
+        attention(Method::Exact(kernel), Qkv::new(x, y, c), &AttentionOptions::new()).map(|_| ())
     })?;
     let features = time(options, &options.feature_lengths, counter, "features", |x, y, c| {
         let map = spec.fit(&Moments::of(x.view())?, &Moments::of(y.view())?)?;

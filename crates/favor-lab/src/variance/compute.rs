@@ -82,7 +82,7 @@ fn cell(pair: &Pair, family: Family, kernel: Kernel) -> favor::Result<Cell> {
     let means = means(&estimator, pair.x.view(), pair.y.view())?;
     let relative = means.log_relative_variance;
     // The floor is twice the mean of log K, and log(Var/K) = log(Var/K²) + log K.
-    Ok(Cell { relative, over_kernel: relative + 0.5 * estimator.floor(mx, my) })
+    Ok(Cell { relative, over_kernel: relative + 0.5 * estimator.objective_floor(mx, my) })
 }
 
 /// Mean and standard deviation over the sets.

@@ -1,6 +1,6 @@
 //! The engine as an operation of burn's CPU backend, with its own gradients.
 
-use super::Rule;
+use super::{BackwardFailure, Method};
 use crate::{Error, Result};
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
@@ -9,7 +9,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{Autodiff, Flex};
 use burn::tensor::{DType, Element, Tensor, TensorData};
 use bytemuck::Pod;
-use favor::{AdaptiveMaps, Choice, FeatureMap, Gradients, Kernel, Number, Options};
+use favor::{AdaptiveMaps, AttentionOptions, Choice, FeatureMap, Gradients, Kernel, Qkv, Scalar};
 use std::sync::Arc;
 
 /// burn's tensor on the CPU.
@@ -18,10 +18,11 @@ type HostTensor = <Flex as burn::backend::BackendTypes>::FloatTensorPrimitive;
 /// All of a call but its tensors.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) rule: Rule,
+    pub(super) method: Method,
     pub(super) kernel: Kernel,
     pub(super) mask: Option<Arc<Vec<bool>>>,
     pub(super) causal: bool,
+    pub(super) failure: BackwardFailure,
 }
 
 /// Attention by the engine, tracked if any of the inputs is.
@@ -91,7 +92,7 @@ fn backward(saved: &Saved, gradient: &HostTensor) -> [HostTensor; 3] {
 }
 
 /// A number format that both burn and the engine know.
-trait Shared: Number + Element + Pod {}
+trait Shared: Scalar + Element + Pod {}
 impl Shared for f32 {}
 impl Shared for f64 {}
 
@@ -103,22 +104,18 @@ fn forward_in<T: Shared>(
 ) -> Result<HostTensor> {
     let [q, k, v] = [q, k, v].map(plain);
     let (q, k, v) = (view::<T>(&q)?, view::<T>(&k)?, view::<T>(&v)?);
-    let options = call.options();
-    let out = match &call.rule {
-        Rule::Features(maps) => favor::attention(maps, q, k, v, &options)?,
-        Rule::Chosen(maps, choices) => favor::auto_attention(maps, q, k, v, &options, choices)?,
-        _ => favor::exact_attention_tensors(call.kernel, q, k, v, &options)?,
-    };
+    let out = favor::attention(call.method()?, Qkv::new(q, k, v), &call.options())?;
     Ok(tensor(out, [q.shape()[0], q.shape()[1], q.shape()[2], v.shape()[3]]))
 }
 
 fn backward_in<T: Shared>(saved: &Saved, gradient: &HostTensor) -> [HostTensor; 3] {
     let [q, k, v, _] = &saved.inputs;
     let shapes = [q, k, v].map(|t| t.layout().shape().dims::<4>());
-    // A backward pass cannot refuse. Gradients that are no numbers are seen by whoever looks at
-    // their norm, as the training loop does, and name the cause there.
+    // A backward pass cannot refuse. Whoever looks at the norm of the gradients, as the training loop
+    // does, sees NaN and finds the reason where the call has left it.
     let undefined = |n: [usize; 4]| vec![T::from_elem(f32::NAN); n.iter().product()];
-    let found = gradients::<T>(saved, gradient).unwrap_or_else(|_| {
+    let found = gradients::<T>(saved, gradient).unwrap_or_else(|error| {
+        saved.call.failure.report(error);
         let [q, k, v] = shapes.map(undefined);
         Gradients { q, k, v }
     });
@@ -131,28 +128,28 @@ fn gradients<T: Shared>(saved: &Saved, gradient: &HostTensor) -> Result<Gradient
     let (inputs, gradient) = (inputs.each_ref().map(plain), plain(gradient));
     let [q, k, v, out] = inputs.each_ref().map(view::<T>);
     let (q, k, v, out, gradient) = (q?, k?, v?, out?, view::<T>(&gradient)?);
-    let options = call.options();
-    Ok(match &call.rule {
-        Rule::Features(maps) => favor::attention_backward(maps, q, k, v, out, gradient, &options)?,
-        Rule::Chosen(maps, choices) => {
-            favor::auto_attention_backward(maps, q, k, v, out, gradient, &options, choices)?
-        }
-        _ => favor::exact_attention_backward(call.kernel, q, k, v, out, gradient, &options)?,
-    })
+    let inputs = Qkv::new(q, k, v);
+    Ok(favor::attention_backward(call.method()?, inputs, out, gradient, &call.options())?)
 }
 
 impl Call {
-    fn options(&self) -> Options<'_> {
+    fn method(&self) -> Result<favor::Method<'_>> {
+        let unknown = || Error::invalid("attention", "the engine does not compute this kind");
+        self.method.for_engine(self.kernel).ok_or_else(unknown)
+    }
+
+    fn options(&self) -> AttentionOptions<'_> {
         let key_mask = self.mask.as_ref().map(|m| m.as_slice());
-        Options { causal: self.causal, key_mask, ..Options::default() }
+        AttentionOptions::new().causal(self.causal).key_mask(key_mask)
     }
 }
 
-/// The tensor, copied only if its numbers run backwards.
+/// The tensor, copied only if some of its strides are negative.
 fn plain(tensor: &HostTensor) -> HostTensor {
-    match tensor.layout().strides().iter().all(|s| *s >= 0) {
-        true => tensor.clone(),
-        false => tensor.to_contiguous(),
+    if tensor.layout().strides().iter().all(|s| *s >= 0) {
+        tensor.clone()
+    } else {
+        tensor.to_contiguous()
     }
 }
 
@@ -169,11 +166,22 @@ fn tensor<T: Shared>(values: Vec<T>, shape: [usize; 4]) -> HostTensor {
     HostTensor::from_data(TensorData::new(values, shape))
 }
 
-/// Queries, keys or values for the host alone, without a place in any graph. On the CPU they are not
-/// copied.
-pub(crate) struct HostCopy(HostTensor);
+/// What maps are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Follow {
+    /// Statistics alone.
+    Calibrate,
+    /// The maps of a training call.
+    Train { causal: bool },
+    /// The maps as they are.
+    Evaluate { causal: bool },
+}
 
-impl HostCopy {
+/// Queries, keys or values as the host sees them, without a place in any graph. Only those of another
+/// device are copied.
+pub(crate) struct HostView(HostTensor);
+
+impl HostView {
     pub(crate) fn of(tensor: &Tensor<4>) -> Result<Self> {
         let tensor = tensor.clone().without_autodiff();
         if super::on_host(&tensor) {
@@ -184,17 +192,33 @@ impl HostCopy {
         Ok(Self(HostTensor::from_data(data)))
     }
 
-    /// The maps for a training call with these queries and keys, whose statistics are learned.
-    pub(crate) fn learn(
+    /// The maps for these queries and keys, or none for a calibration.
+    pub(crate) fn follow(
         [q, k]: [&Self; 2],
         maps: &mut AdaptiveMaps,
         mask: Option<&[bool]>,
-        causal: bool,
-    ) -> Result<Vec<FeatureMap>> {
-        Ok(match q.0.dtype() {
-            DType::F64 => maps.training(view::<f64>(&q.0)?, view::<f64>(&k.0)?, mask, causal)?,
-            _ => maps.training(view::<f32>(&q.0)?, view::<f32>(&k.0)?, mask, causal)?,
-        })
+        how: Follow,
+    ) -> Result<Option<Vec<FeatureMap>>> {
+        fn follow<T: Shared>(
+            [q, k]: [&HostView; 2],
+            maps: &mut AdaptiveMaps,
+            mask: Option<&[bool]>,
+            how: Follow,
+        ) -> Result<Option<Vec<FeatureMap>>> {
+            let (q, k) = (view::<T>(&q.0)?, view::<T>(&k.0)?);
+            Ok(match how {
+                Follow::Calibrate => {
+                    maps.calibrate(q, k, mask)?;
+                    None
+                }
+                Follow::Train { causal } => Some(maps.training(q, k, mask, causal)?),
+                Follow::Evaluate { causal } => Some(maps.evaluation(q, k, mask, causal)?),
+            })
+        }
+        match q.0.dtype() {
+            DType::F64 => follow::<f64>([q, k], maps, mask, how),
+            _ => follow::<f32>([q, k], maps, mask, how),
+        }
     }
 
     /// Exact or features, for each sequence and head.
@@ -206,15 +230,15 @@ impl HostCopy {
         tolerance: f64,
     ) -> Result<Vec<Choice>> {
         fn choose<T: Shared>(
-            [q, k, v]: [&HostCopy; 3],
+            [q, k, v]: [&HostView; 3],
             maps: &[FeatureMap],
-            options: &Options<'_>,
+            options: &AttentionOptions<'_>,
             tolerance: f64,
         ) -> Result<Vec<Choice>> {
             let (q, k, v) = (view::<T>(&q.0)?, view::<T>(&k.0)?, view::<T>(&v.0)?);
-            Ok(favor::choose(maps, q, k, v, options, tolerance)?)
+            Ok(favor::choose_heads(maps, Qkv::new(q, k, v), options, tolerance)?)
         }
-        let options = Options { causal, key_mask: mask, ..Options::default() };
+        let options = AttentionOptions::new().causal(causal).key_mask(mask);
         match q.0.dtype() {
             DType::F64 => choose::<f64>([q, k, v], maps, &options, tolerance),
             _ => choose::<f32>([q, k, v], maps, &options, tolerance),

@@ -23,24 +23,24 @@ pub enum Attention {
     Relu,
     /// Random features of the softmax kernel, of a positive family.
     Features(Family),
-    /// Balanced features where they are predicted to serve, exact for the other heads.
+    /// Balanced features for the heads where they are predicted to be accurate, exact for the others.
     Auto,
 }
 
 impl Attention {
-    /// Every kind that has a name in commands.
-    pub const ALL: [Self; 10] = [
-        Self::Exact,
-        Self::Elu,
-        Self::Relu,
-        Self::Features(Family::Pos),
-        Self::Features(Family::Ge),
-        Self::Features(Family::Sade),
-        Self::Features(Family::Sde),
-        Self::Features(Family::Ade),
-        Self::Features(Family::Balanced),
-        Self::Auto,
-    ];
+    /// Every kind: softmax, linear attention, the features of each positive family, and the choice
+    /// between them.
+    ///
+    /// ```
+    /// use favor_nn::{Attention, Family};
+    /// assert!(Attention::all().any(|kind| kind == Attention::Features(Family::Hyperbolic)));
+    /// assert!(Attention::all().all(|kind| kind.name().parse::<Attention>().unwrap() == kind));
+    /// ```
+    pub fn all() -> impl Iterator<Item = Self> {
+        let families = Family::ALL.into_iter().filter(|family| family.is_positive());
+        let plain = [Self::Exact, Self::Elu, Self::Relu];
+        plain.into_iter().chain(families.map(Self::Features)).chain([Self::Auto])
+    }
 
     /// The name in commands and files.
     pub fn name(self) -> &'static str {
@@ -83,9 +83,9 @@ impl std::fmt::Display for Attention {
 impl std::str::FromStr for Attention {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::invalid("attention", format!("'{name}' is none of {names}"))
+        Self::all().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = Self::all().map(Self::name).collect();
+            Error::invalid("attention", format!("'{name}' is none of {}", names.join(", ")))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Linear attention by features that estimate no softmax: ELU and ReLU, in tensor operations.
 
-use super::{KeyMask, RELU_EPSILON, Rule};
+use super::{KeyMask, Method, RELU_EPSILON};
 use burn::tensor::activation::relu;
 use burn::tensor::{Bool, Tensor};
 
@@ -12,10 +12,10 @@ pub(super) enum Features {
 }
 
 impl Features {
-    pub(super) fn of(rule: &Rule) -> Option<Self> {
-        match rule {
-            Rule::Elu => Some(Self::Elu),
-            Rule::Relu => Some(Self::Relu),
+    pub(super) fn of(method: &Method) -> Option<Self> {
+        match method {
+            Method::Elu => Some(Self::Elu),
+            Method::Relu => Some(Self::Relu),
             _ => None,
         }
     }

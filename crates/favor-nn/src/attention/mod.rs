@@ -4,25 +4,27 @@
 //! its inputs. On any other device plain tensor operations do, and burn differentiates them. The two
 //! agree in value and gradient.
 
+mod failure;
 mod host;
 mod kind;
 mod linear;
 mod mask;
 mod tensors;
 
-pub(crate) use host::HostCopy;
+pub use failure::BackwardFailure;
+pub(crate) use host::{Follow, HostView};
 pub use kind::Attention;
 pub use mask::KeyMask;
 
+use crate::host::is_flex;
 use crate::{Error, Result};
-use burn::backend::DispatchDevice;
-use burn::tensor::{DType, Device, Tensor};
-use favor::{Choice, FeatureMap, Kernel};
+use burn::tensor::{DType, Tensor};
+use favor::{FeatureMap, Kernel};
 use std::sync::Arc;
 
-/// Who computes.
+/// Which code computes attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Engine {
+pub enum Implementation {
     /// The engine of [`favor`] on the CPU, tensor operations elsewhere.
     #[default]
     Auto,
@@ -30,20 +32,65 @@ pub enum Engine {
     Tensors,
 }
 
-/// What is computed of queries, keys and values.
+/// How attention is computed from queries, keys and values.
 #[derive(Debug, Clone)]
-pub enum Rule {
+pub enum Method {
     /// Softmax of the scaled products.
     Exact,
     /// Linear attention with `elu(x) + 1`.
     Elu,
     /// Linear attention with `relu(x) + ε`.
     Relu,
-    /// The features of these maps: one for all heads, one a head, or one a sequence and head.
+    /// The features of these maps: one for all heads, one per head, or one per sequence and head.
     Features(Arc<[FeatureMap]>),
-    /// Exactly or by features, decided for each sequence and head by [`favor::choose`].
-    Chosen(Arc<[FeatureMap]>, Arc<[Choice]>),
+    /// Some heads exactly, the others by features.
+    Mixed {
+        /// As for [`Method::Features`].
+        maps: Arc<[FeatureMap]>,
+        /// True where a head is exact: one entry per head, or one per sequence and head as
+        /// [`favor::choose_heads`] decides.
+        exact: Arc<[bool]>,
+    },
 }
+
+impl Method {
+    /// The same for the engine, where it computes this kind.
+    fn for_engine(&self, kernel: Kernel) -> Option<favor::Method<'_>> {
+        match self {
+            Self::Exact => Some(favor::Method::Exact(kernel)),
+            Self::Features(maps) => Some(favor::Method::Features(maps)),
+            Self::Mixed { maps, exact } => Some(favor::Method::Mixed { maps, exact }),
+            Self::Elu | Self::Relu => None,
+        }
+    }
+}
+
+/// All of a call of [`attend`] but its tensors and its method.
+///
+/// ```
+/// use favor_nn::attention::AttendOptions;
+/// let options = AttendOptions::default().causal(true);
+/// assert!(options.causal && options.mask.is_none());
+/// ```
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct AttendOptions<'a> {
+    /// Which keys are padding; `None`: none of them.
+    pub mask: Option<&'a KeyMask>,
+    /// Whether a query sees its own and earlier keys only.
+    pub causal: bool,
+    /// Which code computes.
+    pub implementation: Implementation,
+    /// Where a backward pass on the CPU leaves the reason of its failure.
+    pub failure: BackwardFailure,
+}
+
+setters! { AttendOptions<'a> {
+    mask: Option<&'a KeyMask>,
+    causal: bool,
+    implementation: Implementation,
+    failure: BackwardFailure,
+} }
 
 /// ε of the ReLU features.
 pub const RELU_EPSILON: f64 = 1e-3;
@@ -53,9 +100,9 @@ pub const RELU_EPSILON: f64 = 1e-3;
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use favor_nn::attention::{Engine, Rule, attend};
+/// use favor_nn::attention::{AttendOptions, Method, attend};
 /// let x = || Tensor::<4>::random([1, 2, 10, 8], Distribution::Default, &Device::flex());
-/// let out = attend(x(), x(), x(), &Rule::Exact, None, false, Engine::Auto)?;
+/// let out = attend(x(), x(), x(), &Method::Exact, &AttendOptions::default())?;
 /// assert_eq!(out.dims(), [1, 2, 10, 8]);
 /// # Ok::<(), favor_nn::Error>(())
 /// ```
@@ -63,23 +110,34 @@ pub fn attend(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
-    rule: &Rule,
-    mask: Option<&KeyMask>,
-    causal: bool,
-    engine: Engine,
+    method: &Method,
+    options: &AttendOptions<'_>,
 ) -> Result<Tensor<4>> {
-    check(&q, &k, &v, mask, causal)?;
+    check(&q, &k, &v, options)?;
+    attend_checked(q, k, v, method, options)
+}
+
+/// The same for tensors whose shapes are known to fit.
+pub(crate) fn attend_checked(
+    q: Tensor<4>,
+    k: Tensor<4>,
+    v: Tensor<4>,
+    method: &Method,
+    options: &AttendOptions<'_>,
+) -> Result<Tensor<4>> {
+    let AttendOptions { mask, causal, .. } = *options;
     let kernel = Kernel::attention(q.dims()[3]);
-    if let Some(baseline) = linear::Features::of(rule) {
+    if let Some(baseline) = linear::Features::of(method) {
         return Ok(linear::attend(baseline, q, k, v, mask, causal));
     }
-    if engine == Engine::Auto && on_host(&q) {
-        let mask = mask.map(|m| m.visible().clone());
-        return host::attend(q, k, v, host::Call { rule: rule.clone(), kernel, mask, causal });
+    if options.implementation == Implementation::Auto && on_host(&q) {
+        let (method, mask) = (method.clone(), mask.map(|m| m.visible().clone()));
+        let failure = options.failure.clone();
+        return host::attend(q, k, v, host::Call { method, kernel, mask, causal, failure });
     }
-    match rule {
-        Rule::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
-        Rule::Chosen(maps, choices) => tensors::chosen(q, k, v, (maps, choices), mask, causal),
+    match method {
+        Method::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
+        Method::Mixed { maps, exact } => tensors::mixed(q, k, v, (maps, exact), mask, causal),
         _ => Ok(tensors::exact(q, k, v, (kernel, None), mask, causal)),
     }
 }
@@ -103,35 +161,40 @@ pub(crate) fn on_host(tensor: &Tensor<4>) -> bool {
     is_flex(&tensor.device()) && matches!(tensor.dtype(), DType::F32 | DType::F64)
 }
 
-pub(crate) fn is_flex(device: &Device) -> bool {
-    *device == Device::flex()
-        && !matches!(device.as_dispatch(), DispatchDevice::Autodiff(a)
-        if a.gradient_checkpointing_strategy() != Default::default())
+fn check(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>, options: &AttendOptions<'_>) -> Result<()> {
+    let ([batch, heads, length, dim], keys) = (q.dims(), k.dims()[2]);
+    for (what, tensor) in [("queries", q), ("keys", k), ("values", v)] {
+        if tensor.dims().contains(&0) {
+            let reason = format!("{:?} has an empty axis", tensor.dims());
+            return Err(Error::invalid(what, reason));
+        }
+    }
+    let sides =
+        [("keys", k, [batch, heads, keys, dim]), ("values", v, [batch, heads, keys, v.dims()[3]])];
+    for (what, tensor, wanted) in sides {
+        let found = tensor.dims();
+        if found != wanted {
+            let reason = format!("{found:?} for queries {:?}; {wanted:?} would fit", q.dims());
+            return Err(Error::invalid(what, reason));
+        }
+    }
+    check_keys([batch, length], keys, options.mask, options.causal)
 }
 
-fn check(
-    q: &Tensor<4>,
-    k: &Tensor<4>,
-    v: &Tensor<4>,
+/// That the mask and causality fit queries `[batch, length]` and so many keys.
+pub(crate) fn check_keys(
+    [batch, length]: [usize; 2],
+    keys: usize,
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Result<()> {
-    let ([batch, heads, length, dim], [kb, kh, keys, kd]) = (q.dims(), k.dims());
-    let [vb, vh, values, columns] = v.dims();
-    let shapes = || format!("queries {:?}, keys {:?}, values {:?}", q.dims(), k.dims(), v.dims());
-    if [batch, heads, length, dim, keys, columns].contains(&0) {
-        return Err(Error::invalid("attention", format!("an empty axis in {}", shapes())));
-    }
-    if (kb, kh, kd) != (batch, heads, dim) || (vb, vh, values) != (batch, heads, keys) {
-        return Err(Error::invalid("attention", format!("{} do not fit", shapes())));
-    }
     if causal && length != keys {
         let reason = format!("{length} queries and {keys} keys; there must be as many of both");
         return Err(Error::invalid("causal attention", reason));
     }
     match mask {
         Some(mask) if mask.shape() != [batch, keys] => {
-            let reason = format!("shape {:?} for {batch} × {keys} keys", mask.shape());
+            let reason = format!("shape {:?} where keys are {:?}", mask.shape(), [batch, keys]);
             Err(Error::invalid("key mask", reason))
         }
         _ => Ok(()),

@@ -1,12 +1,11 @@
 //! Attention in plain tensor operations, for devices that the engine does not know.
 
+use super::KeyMask;
 use super::linear::ratio;
-use super::{Engine, KeyMask, Rule, attend};
 use crate::{Error, Result};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
-use favor::{Choice, FeatureMap, Kernel, Parameters};
-use std::sync::Arc;
+use favor::{FeatureMap, Kernel, Matrix, Projection, RowTerm};
 
 /// Queries and keys of a causal step that meet one by one.
 const STEP: usize = 16;
@@ -45,33 +44,36 @@ pub(super) fn exact(
     out.clone().mask_fill(seen.bool_not().expand(out.shape()), 0.0)
 }
 
-/// Each head as it was chosen.
-pub(super) fn chosen(
+/// Some heads exactly, the others by features.
+pub(super) fn mixed(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
-    (maps, choices): (&Arc<[FeatureMap]>, &[Choice]),
+    (maps, exact_heads): (&[FeatureMap], &[bool]),
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Result<Tensor<4>> {
-    let [batch, heads, _, _] = q.dims();
-    if choices.len() != batch * heads {
-        let reason = format!("{} choices for {batch} × {heads} heads", choices.len());
-        return Err(Error::invalid("attention", reason));
-    }
+    let [batch, heads, _, dim] = q.dims();
+    let lead = match exact_heads.len() {
+        n if n == batch * heads => [batch, heads, 1, 1],
+        n if n == heads => [1, heads, 1, 1],
+        n => {
+            let reason = format!("{n} choices for {batch} × {heads} heads");
+            return Err(Error::invalid("attention", reason));
+        }
+    };
     let device = q.device();
-    let with = |rule| attend(q.clone(), k.clone(), v.clone(), &rule, mask, causal, Engine::Tensors);
-    let by_features: Vec<bool> = choices.iter().map(Choice::by_features).collect();
-    if !by_features.contains(&true) {
-        return with(Rule::Exact);
+    let exactly = |q, k, v| exact(q, k, v, (Kernel::attention(dim), None), mask, causal);
+    if !exact_heads.contains(&false) {
+        return Ok(exactly(q, k, v));
     }
-    let features = with(Rule::Features(maps.clone()))?;
-    if !by_features.contains(&false) {
+    let features = features(q.clone(), k.clone(), v.clone(), maps, mask, causal)?;
+    if !exact_heads.contains(&true) {
         return Ok(features);
     }
-    let which = TensorData::new(by_features, [batch, heads, 1, 1]);
+    let which = TensorData::new(exact_heads.to_vec(), lead);
     let which = Tensor::<4, Bool>::from_data(which, &device).expand(features.shape());
-    Ok(with(Rule::Exact)?.mask_where(which, features))
+    Ok(features.mask_where(which, exactly(q, k, v)))
 }
 
 /// What the engine computes.
@@ -138,21 +140,22 @@ impl Side {
         if maps.iter().any(|m| m.features() != features) {
             return Err(Error::invalid("attention", "maps of different sizes; all must be alike"));
         }
-        let sides: Vec<OneSide> =
-            maps.iter().map(|map| OneSide::new(map, query)).collect::<Result<_>>()?;
+        let side = if query { favor::Side::Query } else { favor::Side::Key };
+        let parts = maps.iter().map(|map| Part::of(map, side)).collect::<Result<Vec<_>>>()?;
         let device = like.device();
         let dtype = like.dtype();
-        let pack = |part: fn(&OneSide) -> &[f64], rows: usize, columns: usize| {
-            let all: Vec<f64> = sides.iter().flat_map(|side| part(side).iter().copied()).collect();
+        let pack = |numbers: for<'p> fn(&'p Part<'_>) -> &'p [f64], rows: usize, columns: usize| {
+            let all: Vec<f64> =
+                parts.iter().flat_map(|part| numbers(part).iter().copied()).collect();
             let data = TensorData::new(all, [lead[0], lead[1], rows, columns]);
             Tensor::<4>::from_data(data, (&device, dtype))
         };
         Ok(Self {
-            weights: pack(|s| &s.weights, features, dim),
-            constants: pack(|s| &s.constants, 1, features),
-            shift: pack(|s| &s.shift, 1, dim),
-            transform: pack(|s| &s.transform, dim, dim),
-            linear: pack(|s| &s.linear, 1, dim),
+            weights: pack(|s| s.projection.weights.as_slice(), features, dim),
+            constants: pack(|s| &s.projection.constants, 1, features),
+            shift: pack(|s| &s.projection.shift, 1, dim),
+            transform: pack(|s| s.transform.as_slice(), dim, dim),
+            linear: pack(|s| s.linear, 1, dim),
             alpha: pack(|s| std::slice::from_ref(&s.alpha), 1, 1),
             scale: pack(|s| std::slice::from_ref(&s.scale), 1, 1),
         })
@@ -173,52 +176,25 @@ impl Side {
     }
 }
 
-/// The numbers of one map and side.
-struct OneSide {
-    weights: Vec<f64>,
-    constants: Vec<f64>,
-    shift: Vec<f64>,
-    transform: Vec<f64>,
-    linear: Vec<f64>,
+/// One side of one map, as the library projects by it. The constant of the row term cancels.
+struct Part<'a> {
+    projection: &'a Projection,
+    transform: &'a Matrix<f64>,
+    linear: &'a [f64],
     alpha: f64,
     scale: f64,
 }
 
-impl OneSide {
-    fn new(map: &FeatureMap, query: bool) -> Result<Self> {
-        let Some(p) = map.parameters() else {
+impl<'a> Part<'a> {
+    fn of(map: &'a FeatureMap, side: favor::Side) -> Result<Self> {
+        let projection = map.side(side);
+        let RowTerm::Exponential { transform, linear, alpha, .. } = &projection.row else {
             let reason = "needs a positive family, not a trigonometric one";
             return Err(Error::invalid("attention", reason));
         };
-        let (transform, shift, linear) = match query {
-            true => (p.query_transform(), p.query_shift(), p.key_shift()),
-            false => (p.key_transform(), p.key_shift(), p.query_shift()),
-        };
-        let (dim, omega) = (p.dim(), map.omega());
-        let turned = |m: usize, l: usize| -> f64 {
-            (0..dim).map(|i| omega[(m, i)] * root(p, i) * transform[(i, l)]).sum()
-        };
-        let constant = |m: usize| -> f64 {
-            let square = |i: usize| p.quadratic()[i] * omega[(m, i)].powi(2);
-            p.log_d() + (0..dim).map(square).sum::<f64>()
-        };
-        Ok(Self {
-            weights: (0..map.features())
-                .flat_map(|m| (0..dim).map(move |l| (m, l)))
-                .map(|(m, l)| turned(m, l))
-                .collect(),
-            constants: (0..map.features()).map(constant).collect(),
-            shift: shift.to_vec(),
-            transform: transform.as_slice().to_vec(),
-            linear: linear.to_vec(),
-            alpha: map.kernel().alpha(),
-            scale: map.kernel().scale(),
-        })
+        let scale = map.kernel().scale();
+        Ok(Self { projection, transform, linear, alpha: *alpha, scale })
     }
-}
-
-fn root(p: &Parameters, i: usize) -> f64 {
-    (1.0 - 4.0 * p.quadratic()[i]).sqrt()
 }
 
 /// The maximum as a constant: every use of it cancels.

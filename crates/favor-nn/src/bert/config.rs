@@ -15,6 +15,7 @@ use std::path::Path;
 /// # Ok::<(), favor_nn::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct BertConfig {
     /// The number of tokens that have a vector.
     pub vocab_size: usize,
@@ -50,6 +51,20 @@ pub struct BertConfig {
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
+
+setters! { BertConfig {
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    intermediate_size: usize,
+    hidden_dropout_prob: f64,
+    attention_probs_dropout_prob: f64,
+    max_position_embeddings: usize,
+    type_vocab_size: usize,
+    initializer_range: f64,
+    layer_norm_eps: f64,
+} }
 
 fn gelu() -> String {
     "gelu".into()
@@ -125,7 +140,7 @@ impl BertConfig {
         }
         if !self.hidden_size.is_multiple_of(self.num_attention_heads) {
             let (width, heads) = (self.hidden_size, self.num_attention_heads);
-            return refuse(format!("hidden_size {width} is no multiple of {heads} heads"));
+            return refuse(format!("hidden_size {width} is not a multiple of {heads} heads"));
         }
         for rate in [self.hidden_dropout_prob, self.attention_probs_dropout_prob] {
             if !(0.0..1.0).contains(&rate) {

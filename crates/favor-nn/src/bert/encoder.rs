@@ -1,10 +1,9 @@
 //! The encoder: embeddings and layers.
 
 use super::BertConfig;
-use crate::attention::{Engine, KeyMask};
-use crate::layer::{
-    AttentionOptions, FavorAttention, FavorAttentionConfig, Norm, drop_some, gelu, lookup, rowwise,
-};
+use crate::attention::{Implementation, KeyMask};
+use crate::host::{Norm, drop_some, gelu, lookup, rowwise};
+use crate::layer::{AttentionOptions, FavorAttention, FavorAttentionConfig};
 use crate::text::Batch;
 use crate::{Error, Result};
 use burn::module::Module;
@@ -125,14 +124,13 @@ impl Layer {
     fn new(
         config: &BertConfig,
         options: AttentionOptions,
-        engine: Engine,
+        implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {
-        let mut attention =
-            FavorAttentionConfig::new(config.hidden_size, config.num_attention_heads)
-                .attention(options);
-        attention.dropout = config.attention_probs_dropout_prob;
-        attention.engine = engine;
+        let attention = FavorAttentionConfig::new(config.hidden_size, config.num_attention_heads)
+            .attention(options)
+            .dropout(config.attention_probs_dropout_prob)
+            .implementation(implementation);
         let (width, between) = (config.hidden_size, config.intermediate_size);
         let mut attention = attention.init(&initializer(config), device)?;
         for matrix in
@@ -160,7 +158,7 @@ impl Layer {
     }
 }
 
-/// A BERT without heads: tokens in, one vector a token out.
+/// A BERT without heads: tokens in, one vector per token out.
 #[derive(Module, Debug)]
 pub struct Encoder {
     pub(crate) embeddings: Embeddings,
@@ -171,15 +169,11 @@ impl Encoder {
     pub(super) fn new(
         config: &BertConfig,
         options: AttentionOptions,
-        engine: Engine,
+        implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {
-        // Layers draw apart from one another, as heads do.
-        let layer = |i: u64| {
-            let options = AttentionOptions { seed: layer_seed(options.seed, i), ..options };
-            Layer::new(config, options, engine, device)
-        };
-        let layers = (0..config.num_hidden_layers as u64).map(layer).collect::<Result<_>>()?;
+        let layer = |i: usize| Layer::new(config, options.for_layer(i), implementation, device);
+        let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
         Ok(Self { embeddings: Embeddings::new(config, device), layers })
     }
 
@@ -195,14 +189,8 @@ impl Encoder {
 
     pub(super) fn set_attention(&mut self, options: AttentionOptions) -> Result<()> {
         for (i, layer) in self.layers.iter_mut().enumerate() {
-            let seed = layer_seed(options.seed, i as u64);
-            layer.attention.set_options(AttentionOptions { seed, ..options })?;
+            layer.attention.set_options(options.for_layer(i))?;
         }
         Ok(())
     }
-}
-
-/// Redrawing counts seeds up from that of the layer, so layers are kept far apart.
-fn layer_seed(seed: u64, layer: u64) -> u64 {
-    seed.wrapping_add(layer << 40)
 }

@@ -2,14 +2,14 @@
 
 use super::{Bert, BertConfig};
 use super::{names, pytorch};
-use crate::attention::Engine;
+use crate::attention::Implementation;
 use crate::layer::{AttentionOptions, FavorAttention};
+use crate::store::{self, Views};
 use crate::train::Model;
-use crate::weights::{self, Views};
+use crate::weights;
 use crate::{Error, Result};
 use burn::tensor::Device;
 use favor_io::write_atomically;
-use safetensors::SafeTensors;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl Bert {
             let reason = format!("missing, and {OLD_WEIGHTS} too: the folder holds no weights");
             return Err(Error::file(path, reason));
         };
-        let model = Self::from_bytes(&bytes, &config, options, Engine::Auto, device)
+        let model = Self::from_bytes(&bytes, &config, options, Implementation::Auto, device)
             .map_err(|e| Error::file(&path, e))?;
         Ok((model, config))
     }
@@ -53,11 +53,11 @@ impl Bert {
         bytes: &[u8],
         config: &BertConfig,
         options: AttentionOptions,
-        engine: Engine,
+        implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {
         let tensors = views(bytes)?;
-        let mut model = Self::with_engine(config, options, engine, device)?;
+        let mut model = Self::with_implementation(config, options, implementation, device)?;
         if tensors.contains_key("pooler.dense.weight") {
             model = model.with_pooler(config, device);
         }
@@ -68,19 +68,18 @@ impl Bert {
             let labels = view.shape().first().copied().unwrap_or(0);
             model = model.with_classifier(config, labels, device);
         }
-        weights::load(model, tensors, names::stored, device)
+        weights::load(model, &tensors, names::stored, device)
     }
 
     /// The weights as the bytes of a `model.safetensors`.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let bare = self.masked.is_none() && self.classifier.is_none();
-        let named = |name: String| match bare || names::is_head(&name) {
-            true => name,
-            false => format!("bert.{name}"),
+        let named = |name: String| {
+            if bare || names::is_head(&name) { name } else { format!("bert.{name}") }
         };
         let all = weights::collect(self, names::stored)?;
         let all = all.into_iter().map(|(name, weight)| (named(name), weight)).collect();
-        weights::serialize(&all, HashMap::from([("format".to_owned(), "pt".to_owned())]))
+        store::serialize(&all, HashMap::from([("format".to_owned(), "pt".to_owned())]))
     }
 
     /// Writes a folder that transformers opens: configuration and weights, and beside them the files
@@ -123,22 +122,13 @@ impl Model for Bert {
     fn attentions(&self) -> Vec<&FavorAttention> {
         self.encoder.layers.iter().map(|layer| &layer.attention).collect()
     }
-
-    fn to_bytes(&self) -> Result<Vec<u8>> {
-        Bert::to_bytes(self)
-    }
-
-    fn with_weights(self, bytes: &[u8]) -> Result<Self> {
-        let device = self.device();
-        weights::load(self, views(bytes)?, names::stored, &device)
-    }
 }
 
 /// The weights of a file, by their plain names.
 fn views(bytes: &[u8]) -> Result<Views<'_>> {
-    let file = SafeTensors::deserialize(bytes)
+    let views = store::views(bytes)
         .map_err(|e| Error::invalid("weights", format!("not a safetensors file: {e}")))?;
-    Ok(file.iter().map(|(name, view)| (plain_name(name), view)).collect())
+    Ok(views.into_iter().map(|(name, view)| (plain_name(&name), view)).collect())
 }
 
 /// The name without a prefix, in today's words.

@@ -9,8 +9,9 @@ mod pytorch;
 pub use config::BertConfig;
 pub use encoder::{Embeddings, Encoder, Layer};
 
-use crate::attention::Engine;
-use crate::layer::{AttentionOptions, Norm};
+use crate::attention::Implementation;
+use crate::host::Norm;
+use crate::layer::AttentionOptions;
 use crate::text::Batch;
 use crate::{Error, Result};
 use burn::module::{Module, Param};
@@ -57,19 +58,19 @@ pub struct Bert {
 impl Bert {
     /// A BERT with new weights, drawn by the device's own generator, and no heads.
     pub fn new(config: &BertConfig, options: AttentionOptions, device: &Device) -> Result<Self> {
-        Self::with_engine(config, options, Engine::Auto, device)
+        Self::with_implementation(config, options, Implementation::Auto, device)
     }
 
-    /// The same, with a say in who computes the attention.
-    pub fn with_engine(
+    /// The same, with a say in which code computes the attention.
+    pub fn with_implementation(
         config: &BertConfig,
         options: AttentionOptions,
-        engine: Engine,
+        implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {
         config.check()?;
         Ok(Self {
-            encoder: Encoder::new(config, options, engine, device)?,
+            encoder: Encoder::new(config, options, implementation, device)?,
             pooler: None,
             masked: None,
             classifier: None,

@@ -1,12 +1,12 @@
 //! The names of weights in files of transformers.
 
-use crate::weights::Stored;
+use crate::weights::Name;
 
 /// The name of a weight without the prefix `bert.`, given its path in [`Bert`](super::Bert).
-pub(super) fn stored(path: &str) -> Option<Stored> {
+pub(super) fn stored(path: &str) -> Option<Name> {
     let (place, leaf) = path.rsplit_once('.').unwrap_or(("", path));
     if path == "masked.bias" {
-        return Some(Stored { name: "cls.predictions.bias".into(), transposed: false });
+        return Some(Name { name: "cls.predictions.bias".into(), transposed: false });
     }
     let (module, kind) = module(place)?;
     let (leaf, transposed) = match (kind, leaf) {
@@ -15,7 +15,7 @@ pub(super) fn stored(path: &str) -> Option<Stored> {
         (Kind::Table, "weight") | (Kind::Norm, "gamma") => ("weight", false),
         _ => return None,
     };
-    Some(Stored { name: format!("{module}.{leaf}"), transposed })
+    Some(Name { name: format!("{module}.{leaf}"), transposed })
 }
 
 #[derive(Clone, Copy)]

@@ -1,10 +1,10 @@
 //! The maps of the heads of a layer, and how they follow the data.
 
 use super::AttentionOptions;
-use crate::attention::{Attention, HostCopy, KeyMask, Rule};
+use crate::attention::{Attention, Follow, HostView, KeyMask, Method};
 use crate::{Error, Result};
 use burn::tensor::Tensor;
-use favor::{AdaptiveMaps, FeatureMap, FeatureSpec, Kernel, Redraw, Statistics};
+use favor::{AdaptiveMaps, Choice, FeatureMap, FeatureSpec, Kernel};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,20 +14,7 @@ pub struct MapState {
     options: AttentionOptions,
     /// None for a kind of attention without maps.
     maps: Option<AdaptiveMaps>,
-    /// Calls in training.
-    calls: u64,
     calibrating: bool,
-}
-
-/// The statistics as seen by maps that a running average reaches only when they are fitted anew: of what
-/// was before, as much is kept as if every call between had been averaged.
-fn learned_at_redraws(options: &AttentionOptions) -> Statistics {
-    match (options.statistics, options.redraw) {
-        (Statistics::Running { keep }, Some(n)) => {
-            Statistics::Running { keep: keep.powf(n as f64) }
-        }
-        (statistics, _) => statistics,
-    }
 }
 
 /// The maps of a layer. Modules are called by shared reference, so what they learn is behind a lock;
@@ -44,18 +31,12 @@ impl Maps {
     pub(super) fn new(options: AttentionOptions, heads: usize, dim: usize) -> Result<Self> {
         options.check()?;
         let made = |family| {
-            let redraw = match (options.redraw, options.statistics) {
-                (None, _) => Redraw::Never,
-                // Only those calls reach the maps that fit them anew.
-                (Some(_), Statistics::Running { .. }) => Redraw::Every(1),
-                (Some(n), _) => Redraw::Every(n),
-            };
             let spec = FeatureSpec::new(family, options.features).kernel(Kernel::attention(dim));
             let spec = spec.coupling(options.coupling).seed(options.seed);
-            AdaptiveMaps::new(spec, heads, redraw, learned_at_redraws(&options))
+            AdaptiveMaps::new(spec, heads, dim, options.policy())
         };
         let maps = options.kind.family().map(made).transpose()?;
-        let state = MapState { options, maps, calls: 0, calibrating: false };
+        let state = MapState { options, maps, calibrating: false };
         Ok(Self { options, heads, dim, state: Arc::new(Mutex::new(state)) })
     }
 
@@ -91,26 +72,26 @@ impl Maps {
         let mut state = self.lock();
         state.calibrating = false;
         if let Some(maps) = &mut state.maps {
-            maps.freeze();
+            maps.end_calibration();
         }
     }
 
     /// What to compute for these queries, keys and values.
-    pub(super) fn rule(
+    pub(super) fn method(
         &self,
         [q, k, v]: [&Tensor<4>; 3],
         mask: Option<&KeyMask>,
         causal: bool,
         training: bool,
-    ) -> Result<Rule> {
+    ) -> Result<Method> {
         let simple = match self.options.kind {
-            Attention::Exact => Some(Rule::Exact),
-            Attention::Elu => Some(Rule::Elu),
-            Attention::Relu => Some(Rule::Relu),
+            Attention::Exact => Some(Method::Exact),
+            Attention::Elu => Some(Method::Elu),
+            Attention::Relu => Some(Method::Relu),
             Attention::Features(_) | Attention::Auto => None,
         };
-        if let Some(rule) = simple {
-            return Ok(rule);
+        if let Some(method) = simple {
+            return Ok(method);
         }
         if self.options.kind == Attention::Auto && causal {
             let reason = "auto looks at the whole sequence to decide, which causal attention must \
@@ -118,17 +99,17 @@ impl Maps {
             return Err(Error::invalid("attention", reason));
         }
         let Some(maps) = self.maps_for([q, k], mask, causal, training)? else {
-            return Ok(Rule::Exact);
+            return Ok(Method::Exact);
         };
         let maps: Arc<[FeatureMap]> = maps.into();
         if self.options.kind != Attention::Auto {
-            return Ok(Rule::Features(maps));
+            return Ok(Method::Features(maps));
         }
-        let copies = [HostCopy::of(q)?, HostCopy::of(k)?, HostCopy::of(v)?];
+        let views = [HostView::of(q)?, HostView::of(k)?, HostView::of(v)?];
         let mask = mask.map(|m| m.visible().as_slice());
         let tolerance = self.options.tolerance;
-        let choices = HostCopy::choose(copies.each_ref(), &maps, mask, causal, tolerance)?;
-        Ok(Rule::Chosen(maps, choices.into()))
+        let choices = HostView::choose(views.each_ref(), &maps, mask, causal, tolerance)?;
+        Ok(Method::Mixed { maps, exact: choices.iter().map(Choice::is_exact).collect() })
     }
 
     /// The maps of a call, or none while calibrating.
@@ -141,34 +122,20 @@ impl Maps {
     ) -> Result<Option<Vec<FeatureMap>>> {
         let mask = mask.map(|m| m.visible().as_slice());
         let mut state = self.lock();
-        let MapState { maps: Some(maps), calls, calibrating, .. } = &mut *state else {
+        let MapState { maps: Some(maps), calibrating, .. } = &mut *state else {
             return Err(Error::invalid("maps", "they are of a kind of attention without maps"));
         };
-        let learn = |maps: &mut AdaptiveMaps, causal| {
-            HostCopy::learn([&HostCopy::of(q)?, &HostCopy::of(k)?], maps, mask, causal)
-        };
-        if *calibrating {
-            // What calibration sees is not what maps are used on: it may look at whole sequences.
-            learn(maps, false)?;
-            return Ok(None);
-        }
-        // A sequence's own statistics are there in evaluation too, and leave no trace.
-        if self.options.statistics == Statistics::PerSequence && !training {
-            return Ok(Some(learn(&mut maps.clone(), causal)?));
-        }
-        if !training {
-            return Ok(Some(maps.evaluation().or_else(|_| maps.blank(self.dim))?));
-        }
-        let due = match (self.options.statistics, self.options.redraw) {
-            (Statistics::Running { .. }, None) => *calls == 0,
-            (Statistics::Running { .. }, Some(n)) => calls.is_multiple_of(n),
-            _ => true,
-        };
-        *calls += 1;
-        match due {
-            true => Ok(Some(learn(maps, causal)?)),
-            false => Ok(Some(maps.evaluation()?)),
-        }
+        let views = [HostView::of(q)?, HostView::of(k)?];
+        HostView::follow(
+            views.each_ref(),
+            maps,
+            mask,
+            match (*calibrating, training) {
+                (true, _) => Follow::Calibrate,
+                (false, true) => Follow::Train { causal },
+                (false, false) => Follow::Evaluate { causal },
+            },
+        )
     }
 
     fn lock(&self) -> MutexGuard<'_, MapState> {

@@ -1,94 +1,27 @@
 //! Multi-head attention as a module of burn, with any kind of attention.
 
-mod affine;
-mod curve;
-mod dropout;
-mod lookup;
 mod maps;
-mod norm;
+mod options;
 mod positions;
 
-pub(crate) use affine::rowwise;
-pub(crate) use curve::{gelu, sigmoid, silu, tanh};
-pub(crate) use dropout::drop_some;
-pub(crate) use lookup::lookup;
 pub use maps::MapState;
 use maps::Maps;
-pub use norm::Norm;
+pub use options::AttentionOptions;
 pub use positions::Positions;
 use positions::Relative;
 
-use crate::attention::{Attention, Engine, KeyMask, attend};
+use crate::attention::{
+    AttendOptions, BackwardFailure, Implementation, KeyMask, attend_checked, check_keys,
+};
+use crate::host::{drop_some, rowwise};
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
-use favor::{Coupling, Statistics};
-use serde::{Deserialize, Serialize};
-
-/// Which attention, and how its maps follow the training.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AttentionOptions {
-    /// The kind.
-    pub kind: Attention,
-    /// The number of features of each head.
-    pub features: usize,
-    /// How the rows of ω depend on one another.
-    pub coupling: Coupling,
-    /// What decides ω.
-    pub seed: u64,
-    /// After so many calls in training the maps are fitted anew, with a new draw; `None`: only once.
-    pub redraw: Option<u64>,
-    /// Where the statistics that maps are fitted to come from. A running average looks only at the calls
-    /// that fit the maps anew, and forgets as if it had looked at all.
-    pub statistics: Statistics,
-    /// Heads of [`Attention::Auto`] whose predicted relative error is above this stay exact.
-    pub tolerance: f64,
-}
-
-impl Default for AttentionOptions {
-    fn default() -> Self {
-        Self {
-            kind: Attention::Features(favor::Family::Balanced),
-            features: 256,
-            coupling: Coupling::default(),
-            seed: 0,
-            redraw: Some(1000),
-            statistics: Statistics::Running { keep: 0.9 },
-            tolerance: 0.1,
-        }
-    }
-}
-
-impl AttentionOptions {
-    /// The defaults with another kind and number of features.
-    pub fn new(kind: Attention, features: usize) -> Self {
-        Self { kind, features, ..Self::default() }
-    }
-
-    fn check(&self) -> Result<()> {
-        let refuse = |what, reason: String| Err(Error::invalid(what, reason));
-        if self.features == 0 {
-            return refuse("features", "there must be at least one".into());
-        }
-        if self.redraw == Some(0) {
-            return refuse("redraw", "every 0 calls makes no sense; every call is 1".into());
-        }
-        if !(self.tolerance.is_finite() && self.tolerance >= 0.0) {
-            return refuse("tolerance", format!("{} is not 0 or more", self.tolerance));
-        }
-        match self.statistics {
-            Statistics::Running { keep } if !(0.0..=1.0).contains(&keep) => {
-                refuse("keep", format!("{keep} is not between 0 and 1"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
 
 /// What a [`FavorAttention`] is made of.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FavorAttentionConfig {
     /// The width of queries and of the output.
     pub embed_dim: usize,
@@ -104,9 +37,18 @@ pub struct FavorAttentionConfig {
     pub attention: AttentionOptions,
     /// What queries and keys know about where they are.
     pub positions: Positions,
-    /// Who computes.
-    pub engine: Engine,
+    /// Which code computes.
+    pub implementation: Implementation,
 }
+
+setters! { FavorAttentionConfig {
+    key_dim: Option<usize>,
+    value_dim: Option<usize>,
+    dropout: f64,
+    attention: AttentionOptions,
+    positions: Positions,
+    implementation: Implementation,
+} }
 
 impl FavorAttentionConfig {
     /// The defaults for this width and number of heads.
@@ -119,20 +61,15 @@ impl FavorAttentionConfig {
             dropout: 0.0,
             attention: AttentionOptions::default(),
             positions: Positions::None,
-            engine: Engine::Auto,
+            implementation: Implementation::Auto,
         }
-    }
-
-    /// With this kind of attention and maps.
-    pub fn attention(self, attention: AttentionOptions) -> Self {
-        Self { attention, ..self }
     }
 
     /// The module, with weights drawn by `initializer`.
     pub fn init(&self, initializer: &Initializer, device: &Device) -> Result<FavorAttention> {
         let Self { embed_dim, heads, .. } = *self;
         if heads == 0 || embed_dim == 0 || !embed_dim.is_multiple_of(heads) {
-            let reason = format!("a width of {embed_dim} is no multiple of {heads} heads");
+            let reason = format!("a width of {embed_dim} is not a multiple of {heads} heads");
             return Err(Error::invalid("heads", reason));
         }
         if !(0.0..1.0).contains(&self.dropout) {
@@ -154,14 +91,15 @@ impl FavorAttentionConfig {
             relative,
             maps: Maps::new(self.attention, heads, embed_dim / heads)?,
             positions: self.positions,
-            engine: self.engine,
+            implementation: self.implementation,
+            failure: BackwardFailure::default(),
         })
     }
 }
 
 /// Multi-head attention of any kind.
 ///
-/// Every [`redraw`](AttentionOptions::redraw) calls in training the maps are fitted anew to a running
+/// Every [`redraw`](AttentionOptions::redraw) calls in training the maps are fitted again to a running
 /// mean of the statistics, with a new draw; the other calls and evaluation use them as they are.
 /// Causal calls use statistics of earlier calls alone. Before the first call in training, or a
 /// calibration, maps know nothing of the data: right on average, but with more noise. Dropout acts on
@@ -196,7 +134,9 @@ pub struct FavorAttention {
     #[module(skip)]
     positions: Positions,
     #[module(skip)]
-    engine: Engine,
+    implementation: Implementation,
+    #[module(skip)]
+    failure: BackwardFailure,
 }
 
 impl FavorAttention {
@@ -215,7 +155,7 @@ impl FavorAttention {
         mask: Option<&KeyMask>,
         causal: bool,
     ) -> Result<Tensor<3>> {
-        self.check([&query, &key, &value])?;
+        self.check([&query, &key, &value], mask, causal)?;
         let training = self.dropout.training.is_enabled() && query.device().is_autodiff();
         let [batch, length, _] = query.dims();
         let heads = |x: Tensor<3>| {
@@ -229,8 +169,10 @@ impl FavorAttention {
         let out = match &self.relative {
             Some(relative) => relative.attend(q, k, v, mask, causal)?,
             None => {
-                let rule = self.maps.rule([&q, &k, &v], mask, causal, training)?;
-                attend(q, k, v, &rule, mask, causal, self.engine)?
+                let method = self.maps.method([&q, &k, &v], mask, causal, training)?;
+                let options = AttendOptions::default().mask(mask).causal(causal);
+                let options = options.implementation(self.implementation);
+                attend_checked(q, k, v, &method, &options.failure(self.failure.clone()))?
             }
         };
         let width = self.maps.heads() * out.dims()[3];
@@ -238,7 +180,12 @@ impl FavorAttention {
         Ok(rowwise(&self.output, out))
     }
 
-    fn check(&self, [query, key, value]: [&Tensor<3>; 3]) -> Result<()> {
+    fn check(
+        &self,
+        [query, key, value]: [&Tensor<3>; 3],
+        mask: Option<&KeyMask>,
+        causal: bool,
+    ) -> Result<()> {
         let batch = query.dims()[0];
         let sides = [
             ("queries", query, &self.query, query),
@@ -253,7 +200,12 @@ impl FavorAttention {
                 return Err(Error::invalid(what, reason));
             }
         }
-        Ok(())
+        check_keys([batch, query.dims()[1]], key.dims()[1], mask, causal)
+    }
+
+    /// Where the layer leaves the reason when its backward pass fails.
+    pub fn failure(&self) -> &BackwardFailure {
+        &self.failure
     }
 
     /// The kind of attention and its maps.
@@ -261,7 +213,7 @@ impl FavorAttention {
         self.maps.options()
     }
 
-    /// Another kind of attention with the same weights. Its maps begin anew.
+    /// Another kind of attention with the same weights. Its maps start from nothing.
     pub fn set_options(&mut self, options: AttentionOptions) -> Result<()> {
         self.positions.check(options.kind)?;
         self.maps = Maps::new(options, self.maps.heads(), self.maps.dim())?;

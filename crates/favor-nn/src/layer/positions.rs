@@ -137,9 +137,12 @@ impl Relative {
         let weight = self.distance.weight.val();
         let width = weight.dims()[0];
         let half = width.div_ceil(2);
-        let value = |distance: f64, i: usize| match i < half {
-            true => (distance * frequency(i, half)).sin(),
-            false => (distance * frequency(i - half, half)).cos(),
+        let value = |distance: f64, i: usize| {
+            if i < half {
+                (distance * frequency(i, half)).sin()
+            } else {
+                (distance * frequency(i - half, half)).cos()
+            }
         };
         let values: Vec<f32> = (0..2 * length - 1)
             .flat_map(|p| (0..width).map(move |i| value((length - 1) as f64 - p as f64, i) as f32))
@@ -152,6 +155,7 @@ impl Relative {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::normal;
 
     fn values(tensor: Tensor<4>) -> Vec<f32> {
         tensor.into_data().iter::<f32>().collect()
@@ -184,9 +188,11 @@ mod tests {
     #[test]
     fn terms_of_distances_are_where_they_belong() {
         let (device, length, dim) = (Device::flex(), 4, 2);
-        let xavier = Initializer::XavierUniform { gain: 1.0 };
-        let relative = Positions::Relative(6).init(Attention::Exact, 2, 1, &xavier, &device);
-        let relative = relative.unwrap().unwrap();
+        let zeros = Initializer::Zeros;
+        let relative = Positions::Relative(6).init(Attention::Exact, 2, 1, &zeros, &device);
+        let mut relative = relative.unwrap().unwrap();
+        let weight = Tensor::<2>::from_data(normal([6, 2], 0.0, 1.0, 1), &device);
+        relative.distance.weight = Param::from_tensor(weight);
         let shape = [1, 1, length, dim];
         let rows: Vec<f32> = (0..8).map(|i| (0.4 + 1.3 * i as f32).sin()).collect();
         let q = Tensor::<4>::from_data(TensorData::new(rows.clone(), shape), &device);

@@ -5,7 +5,7 @@ use crate::bert::Bert;
 use crate::layer::AttentionOptions;
 use crate::task::{Example, Glue, Metric};
 use crate::text::{Batch, Encoded, TextTokenizer};
-use crate::{Error, Result, Statistics};
+use crate::{Result, Statistics};
 use std::path::Path;
 
 /// Sentences of the training set that maps are fitted to.
@@ -19,7 +19,7 @@ const LENGTH: usize = 128;
 /// are there to judge by. Maps are fitted to sentences of the training set, and frozen.
 pub(super) fn score(model: &Path, data: &Path, options: AttentionOptions) -> Result<f64> {
     let task = Glue::Stsb.read(&data.join("glue"))?;
-    let options = AttentionOptions { statistics: Statistics::Calibrated, ..options };
+    let options = options.statistics(Statistics::Calibrated);
     let (bert, config) = Bert::load(model, options, &device())?;
     let tokenizer = TextTokenizer::load(model, LENGTH.min(config.max_position_embeddings))?;
     let encode = |texts: Vec<&str>| tokenizer.encode(texts.into_iter().map(|t| (t, None)));
@@ -41,19 +41,7 @@ pub(super) fn score(model: &Path, data: &Path, options: AttentionOptions) -> Res
 
 /// The mean vector of each text, in their order.
 fn vectors(bert: &Bert, texts: &[Encoded]) -> Result<Vec<Vec<f32>>> {
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    order.sort_by_key(|i| texts[*i].ids.len());
-    let mut out = vec![Vec::new(); texts.len()];
-    for group in order.chunks(BATCH) {
-        let rows = bert.embed(&Batch::of(group.iter().map(|i| &texts[*i]))?)?;
-        let width = rows.dims()[1];
-        let unread = |e| Error::invalid("model", format!("its output cannot be read: {e:?}"));
-        let values = rows.try_into_vec_as::<f32>().map_err(unread)?;
-        for (i, row) in group.iter().zip(values.chunks(width)) {
-            out[*i] = row.to_vec();
-        }
-    }
-    Ok(out)
+    Batch::rows(texts, BATCH, |batch| bert.embed(batch), |_, _| ())
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f64 {

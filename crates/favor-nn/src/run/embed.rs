@@ -3,13 +3,14 @@
 use super::device;
 use crate::bert::Bert;
 use crate::layer::AttentionOptions;
-use crate::text::{Batch, Encoded, TextTokenizer};
+use crate::text::{Batch, TextTokenizer};
 use crate::{Error, Result};
 use favor_io::progress::{Listener, Tick};
 use std::path::PathBuf;
 
 /// What to turn into vectors, and by what.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct EmbedRequest {
     /// The folder of the model.
     pub model: PathBuf,
@@ -26,10 +27,26 @@ pub struct EmbedRequest {
     pub normalise: bool,
 }
 
+setters! { EmbedRequest {
+    model: PathBuf,
+    texts: Vec<String>,
+    attention: AttentionOptions,
+    length: Option<usize>,
+    batch: usize,
+    normalise: bool,
+} }
+
+impl EmbedRequest {
+    /// Vectors of length one by this attention, 32 texts at a time.
+    pub fn new(model: impl Into<PathBuf>, texts: Vec<String>, attention: AttentionOptions) -> Self {
+        Self { model: model.into(), texts, attention, length: None, batch: 32, normalise: true }
+    }
+}
+
 /// The vectors of texts, in their order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedded {
-    /// One row a text.
+    /// One row per text.
     pub vectors: Vec<Vec<f32>>,
     /// The tokens of each text.
     pub tokens: Vec<usize>,
@@ -49,24 +66,15 @@ pub fn embed(request: &EmbedRequest, listener: &Listener<'_>) -> Result<Embedded
     let length = request.length.unwrap_or(positions);
     let tokenizer = TextTokenizer::load(&request.model, length)?;
     let texts = tokenizer.encode(request.texts.iter().map(|t| (t.as_str(), None)))?;
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    order.sort_by_key(|i| texts[*i].ids.len());
-    let mut vectors = vec![Vec::new(); texts.len()];
     let total = texts.len() as u64;
     listener(Tick { done: 0, total, what: "" });
-    let mut done = 0;
-    for group in groups(&order, &texts, request.batch.max(1)) {
-        let batch = Batch::of(group.iter().map(|i| &texts[*i]))?;
-        let rows = model.embed(&batch)?;
-        let width = rows.dims()[1];
-        let unread = |e| Error::invalid("model", format!("its output cannot be read: {e:?}"));
-        let values = rows.try_into_vec_as::<f32>().map_err(unread)?;
-        for (i, row) in group.iter().zip(values.chunks(width)) {
-            vectors[*i] = if request.normalise { normalised(row) } else { row.to_vec() };
-        }
-        done += group.len() as u64;
+    let tick = |done: usize, batch: &Batch| {
         let what = format!("{} tokens", batch.length());
-        listener(Tick { done, total, what: &what });
+        listener(Tick { done: done as u64, total, what: &what });
+    };
+    let mut vectors = Batch::rows(&texts, request.batch, |batch| model.embed(batch), tick)?;
+    if request.normalise {
+        vectors.iter_mut().for_each(|row| normalise(row));
     }
     let tokens: Vec<usize> = texts.iter().map(|t| t.ids.len()).collect();
     let cut = texts.iter().filter(|t| t.cut).count();
@@ -74,29 +82,13 @@ pub fn embed(request: &EmbedRequest, listener: &Listener<'_>) -> Result<Embedded
     Ok(Embedded { vectors, tokens, cut, interpolated })
 }
 
-/// Runs of texts of like length: at most so many, and fewer of long ones.
-fn groups(order: &[usize], texts: &[Encoded], size: usize) -> Vec<Vec<usize>> {
-    let mut out: Vec<Vec<usize>> = Vec::new();
-    for &i in order {
-        let length = texts[i].ids.len();
-        // A batch of padded texts holds no more tokens than so many texts of 512.
-        match out.last_mut() {
-            Some(group) if group.len() < size && (group.len() + 1) * length <= 512 * size => {
-                group.push(i);
-            }
-            _ => out.push(vec![i]),
-        }
-    }
-    out
-}
-
-fn normalised(row: &[f32]) -> Vec<f32> {
+fn normalise(row: &mut [f32]) {
     let norm = row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>().sqrt();
-    row.iter().map(|v| (f64::from(*v) / norm.max(f64::MIN_POSITIVE)) as f32).collect()
+    row.iter_mut().for_each(|v| *v = (f64::from(*v) / norm.max(f64::MIN_POSITIVE)) as f32);
 }
 
 impl Embedded {
-    /// One line a text, its numbers separated by tabs.
+    /// One line per text, its numbers separated by tabs.
     pub fn to_tsv(&self) -> String {
         let line = |row: &Vec<f32>| {
             let numbers: Vec<String> = row.iter().map(|v| format!("{v}")).collect();

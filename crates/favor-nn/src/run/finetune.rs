@@ -2,11 +2,12 @@
 
 use super::device;
 use super::session::{Session, Watch};
+use crate::batches::Batches;
 use crate::bert::{Bert, BertConfig};
 use crate::layer::AttentionOptions;
 use crate::task::{Answers, Example, Task, encode};
 use crate::text::{Batch, Encoded, TextTokenizer};
-use crate::train::{AdamOptions, Batches, Schedule, Trainer};
+use crate::train::{AdamOptions, Schedule, Trainer};
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// How to fine-tune.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TuningOptions {
     /// Times that every example is seen.
     pub epochs: u64,
@@ -33,6 +35,16 @@ pub struct TuningOptions {
     pub examples: Option<usize>,
 }
 
+setters! { TuningOptions {
+    epochs: u64,
+    batch: usize,
+    rate: f64,
+    warmup: f64,
+    length: usize,
+    seed: u64,
+    examples: Option<usize>,
+} }
+
 impl Default for TuningOptions {
     fn default() -> Self {
         Self { epochs: 3, batch: 32, rate: 1e-4, warmup: 0.1, length: 128, seed: 0, examples: None }
@@ -41,6 +53,7 @@ impl Default for TuningOptions {
 
 /// What to fine-tune on what.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FinetuneRequest {
     /// The folder of the model to begin with.
     pub model: PathBuf,
@@ -54,6 +67,33 @@ pub struct FinetuneRequest {
     pub attention: AttentionOptions,
     /// How.
     pub options: TuningOptions,
+}
+
+setters! { FinetuneRequest {
+    model: PathBuf,
+    task: String,
+    data: PathBuf,
+    out: PathBuf,
+    attention: AttentionOptions,
+    options: TuningOptions,
+} }
+
+impl FinetuneRequest {
+    /// A task for this model, with the usual attention and settings, and data in the current folder.
+    pub fn new(
+        model: impl Into<PathBuf>,
+        task: impl Into<String>,
+        out: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            model: model.into(),
+            task: task.into(),
+            data: PathBuf::from("."),
+            out: out.into(),
+            attention: AttentionOptions::default(),
+            options: TuningOptions::default(),
+        }
+    }
 }
 
 /// What came of it.
@@ -115,7 +155,7 @@ impl Tuning {
         let lengths = train.iter().map(|t| t.ids.len()).collect();
         let batches = Batches::new(lengths, batch, seed);
         let steps = epochs * batches.per_epoch();
-        let schedule = Schedule { steps, warmup: (warmup * steps as f64).round() as u64, rate };
+        let schedule = Schedule::new(steps, rate).warmup((warmup * steps as f64).round() as u64);
         let trainer = Trainer::new(bert, schedule, AdamOptions::default(), seed)?;
         Ok((Self { task, config, options, train, dev, batches, device }, trainer))
     }
@@ -167,7 +207,7 @@ impl Tuning {
         let mut scores = Vec::new();
         for epoch in 0..self.options.epochs {
             let end = (epoch + 1) * per_epoch;
-            if session.trainer.steps_made() >= end && end < session.trainer.steps() {
+            if session.trainer().steps_made() >= end && end < session.trainer().steps() {
                 continue;
             }
             let order = self.order(epoch);
@@ -175,7 +215,7 @@ impl Tuning {
                 self.loss(model, &order[(step - epoch * per_epoch) as usize])
             };
             session.train(end, loss)?;
-            scores.push(self.score(session.trainer.model())?);
+            scores.push(self.score(session.trainer().model())?);
         }
         Ok(scores)
     }
@@ -183,25 +223,15 @@ impl Tuning {
 
 /// The answers of a model, in the order of the texts.
 fn answers(model: &Bert, texts: &[Encoded], kind: &Answers, size: usize) -> Result<Vec<f64>> {
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    order.sort_by_key(|i| texts[*i].ids.len());
-    let mut out = vec![0.0; texts.len()];
-    for group in order.chunks(size) {
-        let scores = model.classify(&Batch::of(group.iter().map(|i| &texts[*i]))?)?;
-        let labels = scores.dims()[1];
-        let unread = |e| Error::invalid("model", format!("its output cannot be read: {e:?}"));
-        let scores = scores.try_into_vec_as::<f32>().map_err(unread)?;
-        for (i, row) in group.iter().zip(scores.chunks(labels)) {
-            out[*i] = match kind {
-                Answers::Number => f64::from(row[0]),
-                Answers::Classes(_) => {
-                    let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-                    best.map_or(0.0, |(class, _)| class as f64)
-                }
-            };
+    let scores = Batch::rows(texts, size, |batch| model.classify(batch), |_, _| ())?;
+    let answer = |row: &Vec<f32>| match kind {
+        Answers::Number => f64::from(row[0]),
+        Answers::Classes(_) => {
+            let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+            best.map_or(0.0, |(class, _)| class as f64)
         }
-    }
-    Ok(out)
+    };
+    Ok(scores.iter().map(answer).collect())
 }
 
 /// Fine-tunes a model on a task and writes it. The same request goes on from its checkpoint.
@@ -211,11 +241,10 @@ pub fn finetune(request: &FinetuneRequest, watch: Watch<'_>) -> Result<FineTuned
     std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
     let described = (&request.model, &request.task, request.attention, request.options);
     let checkpoint = request.out.join("checkpoint.safetensors");
-    let mut session = Session::new(trainer, &described, checkpoint, watch)?;
-    session.resume()?;
+    let mut session = Session::start(trainer, &described, checkpoint, watch)?;
     let scores = tuning.run(&mut session)?;
     let names = tuning.task.label_names();
-    let model = session.trainer.model();
+    let model = session.trainer().model();
     model.save(&request.out, &tuning.config, Some(&names), Some(&request.model))?;
     session.finish()?;
     Ok(FineTuned {

@@ -9,6 +9,7 @@ use crate::Result;
 use crate::attention::Attention;
 use crate::layer::AttentionOptions;
 use crate::task::Glue;
+use favor::Family;
 use favor_io::progress::Tick;
 use favor_io::write_atomically;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ const DROP_IN: Duration = Duration::from_secs(20);
 
 /// The grid.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct GlueRequest {
     /// The folder of the model to begin with.
     pub model: PathBuf,
@@ -41,10 +43,47 @@ pub struct GlueRequest {
     pub seeds: u64,
     /// How to fine-tune; its seed is overwritten.
     pub options: TuningOptions,
-    /// After so many steps maps are fitted anew.
+    /// After so many steps maps are fitted again.
     pub redraw: Option<u64>,
     /// Also without fine-tuning, on STS-B.
     pub drop_in: bool,
+}
+
+setters! { GlueRequest {
+    model: PathBuf,
+    data: PathBuf,
+    out: PathBuf,
+    tasks: Vec<Glue>,
+    attentions: Vec<Attention>,
+    features: Vec<usize>,
+    seeds: u64,
+    options: TuningOptions,
+    redraw: Option<u64>,
+    drop_in: bool,
+} }
+
+impl GlueRequest {
+    /// The paper's attentions with 128 features on four tasks, three seeds each.
+    pub fn new(
+        model: impl Into<PathBuf>,
+        data: impl Into<PathBuf>,
+        out: impl Into<PathBuf>,
+    ) -> Self {
+        let families = [Family::Pos, Family::Ge, Family::Sade, Family::Sde, Family::Balanced];
+        let plain = [Attention::Exact, Attention::Elu, Attention::Relu];
+        Self {
+            model: model.into(),
+            data: data.into(),
+            out: out.into(),
+            tasks: vec![Glue::Cola, Glue::Mrpc, Glue::Rte, Glue::Stsb],
+            attentions: plain.into_iter().chain(families.map(Attention::Features)).collect(),
+            features: vec![128],
+            seeds: 3,
+            options: TuningOptions::default(),
+            redraw: Some(100),
+            drop_in: true,
+        }
+    }
 }
 
 /// One fine-tuning run of the grid.
@@ -64,7 +103,7 @@ pub struct Cell {
 
 /// What decides the result of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Settings {
+pub struct Settings {
     model: PathBuf,
     options: TuningOptions,
     redraw: Option<u64>,
@@ -82,7 +121,7 @@ impl GlueRequest {
 
     fn attention(&self, cell: &Cell) -> AttentionOptions {
         let options = AttentionOptions::new(cell.attention, cell.features.max(1));
-        AttentionOptions { redraw: self.redraw, seed: cell.seed, ..options }
+        options.redraw(self.redraw).seed(cell.seed)
     }
 
     fn tuning(&self, cell: &Cell) -> Result<(Tuning, crate::train::Trainer)> {
@@ -113,7 +152,7 @@ impl Grid for GlueRequest {
     }
 
     fn settings(&self, cell: &Cell) -> Settings {
-        let options = TuningOptions { seed: cell.seed, ..self.options };
+        let options = self.options.seed(cell.seed);
         Settings { model: self.model.clone(), options, redraw: self.redraw }
     }
 
@@ -161,8 +200,7 @@ impl Grid for GlueRequest {
         let (tuning, trainer) = self.tuning(cell)?;
         let described = (cell, self.settings(cell), self.attention(cell));
         let checkpoint = self.place(cell).with_extension("checkpoint");
-        let mut session = Session::new(trainer, &described, checkpoint, watch)?;
-        session.resume()?;
+        let mut session = Session::start(trainer, &described, checkpoint, watch)?;
         let scores = tuning.run(&mut session)?;
         session.finish()?;
         Ok(scores.last().copied().unwrap_or(0.0))
@@ -194,7 +232,7 @@ pub fn glue(request: &GlueRequest, watch: Watch<'_>) -> Result<GlueReport> {
 }
 
 impl GlueReport {
-    /// One row a cell.
+    /// One row per cell.
     pub fn to_csv(&self) -> String {
         let mut out = "task,metric,attention,features,seed,score,seconds\n".to_owned();
         for (cell, score, seconds) in &self.cells {
@@ -208,7 +246,7 @@ impl GlueReport {
         out
     }
 
-    /// A table of means and spreads over seeds, in per cent: one row an attention, one column a task.
+    /// A table of means and spreads over seeds, in per cent: one row per attention, one column per task.
     pub fn to_markdown(&self) -> String {
         let mut columns: Vec<(Glue, bool)> =
             self.cells.iter().map(|(c, _, _)| (c.task, c.drop_in)).collect();

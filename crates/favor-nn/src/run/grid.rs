@@ -12,7 +12,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-pub(super) trait Grid {
+/// A grid of runs: its cells, and what each takes and gives.
+pub trait Grid {
     /// One run.
     type Cell: Copy + PartialEq + Serialize + DeserializeOwned;
     /// All else that decides its result.
@@ -22,6 +23,7 @@ pub(super) trait Grid {
 
     /// All cells, seed by seed, so that a run that is stopped has something of everything.
     fn cells(&self) -> Vec<Self::Cell>;
+    /// What decides the result of a cell.
     fn settings(&self, cell: &Self::Cell) -> Self::Settings;
     /// The file of the result.
     fn place(&self, cell: &Self::Cell) -> PathBuf;
@@ -29,19 +31,24 @@ pub(super) trait Grid {
     fn title(&self, cell: &Self::Cell) -> String;
     /// How long the cell will take, by a few steps of it.
     fn time(&self, cell: &Self::Cell) -> Result<Duration>;
+    /// Runs a cell to its end.
     fn run(&self, cell: &Self::Cell, watch: Watch<'_>) -> Result<Self::Found>;
 }
 
 /// A cell and what came of it, as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Finished<C, S, F> {
-    pub(super) cell: C,
+pub struct Finished<C, S, F> {
+    /// The cell.
+    pub cell: C,
     settings: S,
-    pub(super) found: F,
-    pub(super) seconds: f64,
+    /// Its result.
+    pub found: F,
+    /// How long it took.
+    pub seconds: f64,
 }
 
-type Kept<G> = Finished<<G as Grid>::Cell, <G as Grid>::Settings, <G as Grid>::Found>;
+/// A finished cell of a grid.
+pub type Kept<G> = Finished<<G as Grid>::Cell, <G as Grid>::Settings, <G as Grid>::Found>;
 
 /// The result of a cell of an earlier run with the same settings.
 fn known<G: Grid>(grid: &G, cell: &G::Cell) -> Result<Option<Kept<G>>> {
@@ -50,8 +57,7 @@ fn known<G: Grid>(grid: &G, cell: &G::Cell) -> Result<Option<Kept<G>>> {
     let kept: Kept<G> = serde_json::from_slice(&bytes)
         .map_err(|e| Error::file(&path, format!("not a result: {e}; remove it")))?;
     if kept.settings != grid.settings(cell) {
-        let reason = "the result of other settings; remove it, or write elsewhere (--out)";
-        return Err(Error::file(path, reason));
+        return Err(Error::OtherSettings { path });
     }
     Ok(Some(kept))
 }
@@ -84,7 +90,7 @@ impl Plan {
 }
 
 /// Times a few steps of each kind of cell that is to be done.
-pub(super) fn plan<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Plan> {
+pub fn plan<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Plan> {
     let (mut done, mut first): (usize, Vec<(G::Cell, usize)>) = (0, Vec::new());
     for cell in grid.cells() {
         if known(grid, &cell)?.is_some() {
@@ -109,7 +115,7 @@ pub(super) fn plan<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Plan> {
 }
 
 /// Runs the cells that have no result yet, and gives all.
-pub(super) fn run<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Vec<Kept<G>>> {
+pub fn run<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Vec<Kept<G>>> {
     let cells = grid.cells();
     let mut all = Vec::new();
     for (i, cell) in cells.iter().enumerate() {
@@ -138,7 +144,7 @@ pub(super) fn run<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Vec<Kept<G>>> {
 }
 
 /// Refuses lists of a request without members.
-pub(super) fn check(lists: &[(&'static str, bool)]) -> Result<()> {
+pub fn check(lists: &[(&'static str, bool)]) -> Result<()> {
     match lists.iter().find(|(_, empty)| *empty) {
         Some((what, _)) => Err(Error::invalid(what, "at least one is needed")),
         None => Ok(()),
@@ -146,17 +152,17 @@ pub(super) fn check(lists: &[(&'static str, bool)]) -> Result<()> {
 }
 
 /// The numbers of features that an attention is tried with; 0 for attentions without.
-pub(super) fn sizes(attention: Attention, features: &[usize]) -> &[usize] {
+pub fn sizes(attention: Attention, features: &[usize]) -> &[usize] {
     if attention.family().is_some() { features } else { &[0] }
 }
 
 /// A number of features for people.
-pub(super) fn size_title(features: usize) -> String {
+pub fn size_title(features: usize) -> String {
     if features == 0 { "–".to_owned() } else { features.to_string() }
 }
 
 /// Mean and standard deviation over seeds, in per cent.
-pub(super) fn spread(values: &[f64]) -> String {
+pub fn spread(values: &[f64]) -> String {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let deviation = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();

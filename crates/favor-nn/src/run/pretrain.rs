@@ -2,10 +2,11 @@
 
 use super::device;
 use super::session::{Session, Watch};
+use crate::batches::Batches;
 use crate::bert::{Bert, BertConfig};
 use crate::layer::AttentionOptions;
 use crate::text::{Batch, Encoded, Special, TextTokenizer, read};
-use crate::train::{AdamOptions, Batches, Schedule, Trainer};
+use crate::train::{AdamOptions, Schedule, Trainer};
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
@@ -24,6 +25,7 @@ const PARAGRAPH: usize = 4000;
 
 /// What to train on what.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct PretrainRequest {
     /// A folder of `.txt` and `.txt.gz` files, or one such file.
     pub corpus: PathBuf,
@@ -47,6 +49,43 @@ pub struct PretrainRequest {
     pub warmup: f64,
     /// Decides new weights, order, masks and dropout.
     pub seed: u64,
+}
+
+setters! { PretrainRequest {
+    corpus: PathBuf,
+    model: PathBuf,
+    shape: Option<[usize; 3]>,
+    out: PathBuf,
+    attention: AttentionOptions,
+    steps: u64,
+    batch: usize,
+    length: usize,
+    rate: f64,
+    warmup: f64,
+    seed: u64,
+} }
+
+impl PretrainRequest {
+    /// A thousand steps on a corpus, from the weights of this model.
+    pub fn new(
+        corpus: impl Into<PathBuf>,
+        model: impl Into<PathBuf>,
+        out: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            corpus: corpus.into(),
+            model: model.into(),
+            shape: None,
+            out: out.into(),
+            attention: AttentionOptions::default(),
+            steps: 1000,
+            batch: 16,
+            length: 128,
+            rate: 1e-4,
+            warmup: 0.1,
+            seed: 0,
+        }
+    }
 }
 
 /// What came of it.
@@ -95,7 +134,7 @@ pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Pretraine
     let mut model = model.with_masked_head(&config, &device);
     model.classifier = None;
     let warmup = (request.warmup * steps as f64).round() as u64;
-    let schedule = Schedule { steps, warmup, rate };
+    let schedule = Schedule::new(steps, rate).warmup(warmup);
     let described = (
         (&request.corpus, &request.model, request.shape, attention),
         (steps, batch, length, rate, request.warmup, seed),
@@ -103,8 +142,7 @@ pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Pretraine
     std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
     let trainer = Trainer::new(model, schedule, AdamOptions::default(), seed)?;
     let checkpoint = request.out.join("checkpoint.safetensors");
-    let mut session = Session::new(trainer, &described, checkpoint, watch)?;
-    session.resume()?;
+    let mut session = Session::start(trainer, &described, checkpoint, watch)?;
     let masking = Masking { special: tokenizer.special(), words: tokenizer.vocabulary() as u32 };
     let batches = Batches::new(learn.iter().map(|p| p.ids.len()).collect(), batch, seed);
     let loss = |model: &Bert, step: u64| {
@@ -116,8 +154,8 @@ pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Pretraine
         cross_entropy(model.masked_logits(&batch, &places)?, &right)
     };
     session.train(steps, loss)?;
-    let (loss, accuracy) = judged(&session.trainer.model().valid(), &judge, batch, &masking)?;
-    session.trainer.model().save(&request.out, &config, None, Some(&request.model))?;
+    let (loss, accuracy) = judged(&session.trainer().model().valid(), &judge, batch, &masking)?;
+    session.trainer().model().save(&request.out, &config, None, Some(&request.model))?;
     session.finish()?;
     Ok(Pretrained { pieces: [learn.len(), judge.len()], loss, accuracy })
 }
@@ -226,8 +264,9 @@ fn files(corpus: &Path) -> Result<Vec<PathBuf>> {
         name.ends_with(".txt") || name.ends_with(".txt.gz")
     });
     paths.sort();
-    match paths.is_empty() {
-        true => Err(Error::file(corpus, "holds no .txt or .txt.gz file")),
-        false => Ok(paths),
+    if paths.is_empty() {
+        Err(Error::file(corpus, "holds no .txt or .txt.gz file"))
+    } else {
+        Ok(paths)
     }
 }

@@ -16,15 +16,15 @@ const PAUSE: Duration = Duration::from_secs(120);
 /// Who watches a run: a listener, and a switch that ends it.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
-    /// Is told about every step.
+    /// Hears of every step.
     pub listener: &'a Listener<'a>,
     /// Ends the run, with a checkpoint, when it becomes true.
     pub stop: &'a AtomicBool,
 }
 
 /// One run with its checkpoint.
-pub(super) struct Session<'a, M = Bert> {
-    pub(super) trainer: Trainer<M>,
+pub struct Session<'a, M = Bert> {
+    trainer: Trainer<M>,
     /// Describes the run.
     request: String,
     checkpoint: PathBuf,
@@ -34,8 +34,9 @@ pub(super) struct Session<'a, M = Bert> {
 }
 
 impl<'a, M: Model> Session<'a, M> {
-    /// Begins a run that `described` describes: only the same run goes on from its checkpoint.
-    pub(super) fn new(
+    /// Begins a run that `described` describes, or goes on with it from its checkpoint; a checkpoint of
+    /// another run is refused.
+    pub fn start(
         trainer: Trainer<M>,
         described: &impl Serialize,
         checkpoint: PathBuf,
@@ -43,24 +44,26 @@ impl<'a, M: Model> Session<'a, M> {
     ) -> Result<Self> {
         let request = serde_json::to_string(described)
             .map_err(|e| Error::invalid("request", e.to_string()))?;
-        Ok(Self { trainer, request, checkpoint, watch, loss: None })
+        let mut session = Self { trainer, request, checkpoint, watch, loss: None };
+        if session.checkpoint.exists() {
+            session.trainer.load_checkpoint(&session.checkpoint, &session.request)?;
+        }
+        Ok(session)
+    }
+
+    /// The model in training, and how far it has come.
+    pub fn trainer(&self) -> &Trainer<M> {
+        &self.trainer
     }
 
     /// The running mean of the losses since the run began or went on.
-    pub(super) fn loss(&self) -> Option<f64> {
+    pub fn loss(&self) -> Option<f64> {
         self.loss
     }
 
-    /// Goes on from the checkpoint, if there is one.
-    pub(super) fn resume(&mut self) -> Result<()> {
-        match self.checkpoint.exists() {
-            true => self.trainer.load_checkpoint(&self.checkpoint, &self.request),
-            false => Ok(()),
-        }
-    }
-
-    /// Steps up to `end`, each with the loss of its number.
-    pub(super) fn train(
+    /// Steps up to `end`, each with the loss of its number. If the run is to stop, it writes a checkpoint
+    /// and ends with [`Error::Stopped`].
+    pub fn train(
         &mut self,
         end: u64,
         loss: impl Fn(&M, u64) -> Result<Tensor<1>> + Sync,
@@ -87,12 +90,12 @@ impl<'a, M: Model> Session<'a, M> {
         Ok(())
     }
 
-    pub(super) fn save(&self) -> Result<()> {
+    fn save(&self) -> Result<()> {
         self.trainer.save_checkpoint(&self.checkpoint, &self.request)
     }
 
-    /// Removes the checkpoint, which nobody needs any more.
-    pub(super) fn finish(self) -> Result<M> {
+    /// The model, when all is done. Removes the checkpoint, which nobody needs any more.
+    pub fn finish(self) -> Result<M> {
         if self.checkpoint.exists() {
             std::fs::remove_file(&self.checkpoint).map_err(|e| Error::file(&self.checkpoint, e))?;
         }

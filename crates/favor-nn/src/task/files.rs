@@ -68,7 +68,7 @@ pub(super) fn own(path: &Path) -> Result<Task> {
             Answers::Number => row[answer].trim().parse().ok().filter(|v: &f64| v.is_finite()),
         };
         let Some(label) = label else {
-            let reason = format!("line {line}: '{}' is no number", row[answer]);
+            let reason = format!("line {line}: '{}' is not a number", row[answer]);
             return Err(Error::file(path, reason));
         };
         let second = second.map(|c| row[c].to_owned());

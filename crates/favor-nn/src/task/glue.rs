@@ -62,8 +62,10 @@ impl Glue {
     pub fn read(self, glue: &Path) -> Result<Task> {
         let folder = glue.join(self.title());
         if !folder.is_dir() {
-            let reason = "no such folder; set FAVOR_DATA or --data to a folder that holds glue/";
-            return Err(Error::file(folder, reason));
+            return Err(Error::NoData {
+                path: folder,
+                wanted: "train.tsv and dev.tsv of the task",
+            });
         }
         let names: Vec<String> = match self {
             Self::Rte => vec!["entailment".into(), "not_entailment".into()],
@@ -104,7 +106,7 @@ impl Glue {
                 Answers::Number => row[answer].trim().parse().ok(),
             };
             let Some(label) = label else {
-                let reason = format!("line {line}: '{}' is no answer of {self}", row[answer]);
+                let reason = format!("line {line}: '{}' is not an answer of {self}", row[answer]);
                 return Err(Error::file(path, reason));
             };
             let second = second.map(|c| row[c].to_owned());

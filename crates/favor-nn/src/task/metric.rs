@@ -58,7 +58,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
     let mut ranks = vec![0.0; values.len()];
     for group in order.chunk_by(|a, b| values[*a] == values[*b]) {
-        // The place of the group's first in the order, found by where it lies in memory.
+        // The place of the group's first in the order, by binary search.
         let start = order.partition_point(|i| values[*i].total_cmp(&values[group[0]]).is_lt());
         let mean = start as f64 + (group.len() - 1) as f64 / 2.0;
         group.iter().for_each(|i| ranks[*i] = mean);

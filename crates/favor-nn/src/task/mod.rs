@@ -91,8 +91,5 @@ fn class(names: &[String], name: &str) -> Option<f64> {
 
 /// At least one example of each kind.
 fn check(path: &Path, examples: Vec<Example>) -> Result<Vec<Example>> {
-    match examples.is_empty() {
-        true => Err(Error::file(path, "holds no example")),
-        false => Ok(examples),
-    }
+    if examples.is_empty() { Err(Error::file(path, "holds no example")) } else { Ok(examples) }
 }

@@ -1,7 +1,12 @@
 //! Several texts, padded to one length.
 
 use crate::attention::KeyMask;
+use crate::batches::like_length;
 use crate::{Error, Result};
+use burn::tensor::Tensor;
+
+/// Tokens that long texts of a batch may have, in tokens for each of its texts.
+const TOKENS: usize = 512;
 
 /// The tokens of one text or of a pair of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +96,32 @@ impl Batch {
     /// The number of tokens of each text, without padding.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
+    }
+
+    /// The rows that a model gives for texts, in the order of the texts. Those of like length go through
+    /// it together, at most `size` at a time and fewer of long ones; `done` is told how many have, and in
+    /// which batch the last of them.
+    pub(crate) fn rows(
+        texts: &[Encoded],
+        size: usize,
+        model: impl Fn(&Self) -> Result<Tensor<2>>,
+        mut done: impl FnMut(usize, &Self),
+    ) -> Result<Vec<Vec<f32>>> {
+        let lengths: Vec<usize> = texts.iter().map(|text| text.ids.len()).collect();
+        let (mut out, mut count) = (vec![Vec::new(); texts.len()], 0);
+        for group in like_length(&lengths, size.max(1), TOKENS * size.max(1)) {
+            let batch = Self::of(group.iter().map(|i| &texts[*i]))?;
+            let rows = model(&batch)?;
+            let width = rows.dims()[1];
+            let unread = |e| Error::invalid("model", format!("its output cannot be read: {e:?}"));
+            let values = rows.try_into_vec_as::<f32>().map_err(unread)?;
+            for (i, row) in group.iter().zip(values.chunks(width)) {
+                out[*i] = row.to_vec();
+            }
+            count += group.len();
+            done(count, &batch);
+        }
+        Ok(out)
     }
 
     /// False at padding.

@@ -8,9 +8,10 @@ use std::path::Path;
 pub fn read(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
     let mut text = String::new();
-    let read = match path.extension().is_some_and(|e| e == "gz") {
-        true => flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text),
-        false => (&bytes[..]).read_to_string(&mut text),
+    let read = if path.extension().is_some_and(|e| e == "gz") {
+        flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text)
+    } else {
+        (&bytes[..]).read_to_string(&mut text)
     };
     read.map_err(|e| Error::file(path, format!("not a text: {e}")))?;
     Ok(text)

@@ -15,6 +15,7 @@ const READ: &str = "weights on a device that gave gradients";
 
 /// The numbers of AdamW.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AdamOptions {
     /// What is kept of the mean of gradients at each step.
     pub beta1: f64,
@@ -27,6 +28,14 @@ pub struct AdamOptions {
     /// The whole gradient is scaled down to this norm.
     pub clip: f64,
 }
+
+setters! { AdamOptions {
+    beta1: f64,
+    beta2: f64,
+    epsilon: f64,
+    decay: f64,
+    clip: f64,
+} }
 
 impl Default for AdamOptions {
     fn default() -> Self {
@@ -60,7 +69,7 @@ impl Adam {
         Ok(Self { options, means: BTreeMap::new(), updates: 0 })
     }
 
-    /// The model one step further, or as it was if the gradient is no number. Weights that nobody else
+    /// The model one step further, or as it was if the gradient is NaN or infinite. Weights that nobody else
     /// holds are changed where they lie.
     pub(super) fn update<M: Module>(
         &mut self,
@@ -89,7 +98,7 @@ impl Adam {
     }
 }
 
-/// The norm of all gradients together; sums in blocks of fixed size, so that threads do not show.
+/// The norm of all gradients together; sums in blocks of fixed size, so that the number of threads does not show.
 fn norm<'g>(gradients: impl Iterator<Item = &'g Vec<f32>>) -> f64 {
     let square = |piece: &[f32]| piece.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>();
     let sums = gradients.map(|g| g.par_chunks(PIECE).map(square).collect::<Vec<_>>());

@@ -1,15 +1,15 @@
 //! Training: one step at a time, the same from the same seed, from any checkpoint on.
 
 mod adam;
-mod batches;
 mod checkpoint;
 
 use adam::Adam;
 pub use adam::AdamOptions;
-pub(crate) use batches::Batches;
 
 use crate::bert::Bert;
-use crate::layer::FavorAttention;
+use crate::layer::{FavorAttention, MapState};
+use crate::store::{Stored, Tensors, Views};
+use crate::weights;
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -19,8 +19,12 @@ use serde::{Deserialize, Serialize};
 /// The stream that seeds the dropout of each step.
 const PURPOSE: u64 = 0x7374_6570;
 
+/// The tensor of a file that holds what maps have learned.
+const MAPS: &str = "maps";
+
 /// How long and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Schedule {
     /// Steps in all.
     pub steps: u64,
@@ -30,11 +34,22 @@ pub struct Schedule {
     pub rate: f64,
 }
 
+setters! { Schedule {
+    steps: u64,
+    warmup: u64,
+    rate: f64,
+} }
+
 impl Schedule {
+    /// So many steps with this peak of the rate, at which they begin.
+    pub fn new(steps: u64, rate: f64) -> Self {
+        Self { steps, warmup: 0, rate }
+    }
+
     /// The rate of a step, from 0.
     ///
     /// ```
-    /// let schedule = favor_nn::train::Schedule { steps: 100, warmup: 10, rate: 1.0 };
+    /// let schedule = favor_nn::train::Schedule::new(100, 1.0).warmup(10);
     /// assert_eq!(schedule.rate_at(4), 0.5);
     /// assert_eq!(schedule.rate_at(55), 0.5);
     /// assert_eq!(schedule.rate_at(100), 0.0);
@@ -47,7 +62,7 @@ impl Schedule {
     }
 }
 
-/// What can be trained: any module whose attention is ours and whose weights go into a file.
+/// What can be trained and kept in a file: any module whose attention is ours.
 pub trait Model: Module {
     /// Where the weights are.
     fn device(&self) -> Device;
@@ -55,11 +70,34 @@ pub trait Model: Module {
     /// All layers of attention, in their order.
     fn attentions(&self) -> Vec<&FavorAttention>;
 
-    /// The weights as the bytes of a safetensors file.
-    fn to_bytes(&self) -> Result<Vec<u8>>;
+    /// All that the model has learned, to be kept in a file: its weights by their paths, and what its
+    /// maps know of the data.
+    fn state(&self) -> Result<Tensors> {
+        let mut tensors = weights::collect(self, weights::own_names)?;
+        let maps: Vec<MapState> = self.attentions().iter().map(|a| a.map_state()).collect();
+        let maps = postcard::to_stdvec(&maps).map_err(|e| Error::invalid("maps", e.to_string()))?;
+        tensors.insert(MAPS.to_owned(), Stored::bytes(maps));
+        Ok(tensors)
+    }
 
-    /// The same model with the weights of such a file.
-    fn with_weights(self, bytes: &[u8]) -> Result<Self>;
+    /// The same model as it was when its state was kept.
+    fn with_state(self, tensors: &Views<'_>) -> Result<Self> {
+        let damaged = |reason: String| Error::invalid("maps", reason);
+        let maps = tensors.get(MAPS).ok_or_else(|| damaged("missing from the file".into()))?;
+        let maps: Vec<MapState> =
+            postcard::from_bytes(maps.data()).map_err(|e| damaged(format!("damaged: {e}")))?;
+        let device = self.device();
+        let model = weights::load(self, tensors, weights::own_names, &device)?;
+        let attentions = model.attentions();
+        if maps.len() != attentions.len() {
+            let (found, layers) = (maps.len(), attentions.len());
+            return Err(damaged(format!("of {found} layers for a model of {layers}")));
+        }
+        for (attention, state) in attentions.into_iter().zip(maps) {
+            attention.set_map_state(state)?;
+        }
+        Ok(model)
+    }
 }
 
 /// A model in training.
@@ -116,24 +154,44 @@ impl<M: Model> Trainer<M> {
         let mut stream = Stream::new(self.seed.wrapping_add(self.step), PURPOSE);
         let bits = (0..2).fold(0, |bits, _| bits << 32 | stream.index(1 << 32) as u64);
         self.model().device().seed(bits);
-        let loss = loss(self.model())?;
+        let step = self.step + 1;
+        let astray =
+            |reason: String| Error::Training(format!("step {step}: {reason}; lower the rate"));
+        // Weights that have grown beyond all bounds show first where attention refuses its input.
+        let loss = loss(self.model()).map_err(|error| match error {
+            Error::Attention(
+                cause @ (favor::Error::NonFinite { .. } | favor::Error::Overflow { .. }),
+            ) => astray(cause.to_string()),
+            error => error,
+        })?;
         let value = f64::from(loss.clone().into_scalar::<f32>());
-        let astray = |what: &str| {
-            let step = self.step + 1;
-            Error::Training(format!("step {step}: the {what} is no number; lower the rate"))
-        };
         if !value.is_finite() {
-            return Err(astray("loss"));
+            return Err(astray(format!("the loss is {value}")));
         }
+        // A failure of an earlier pass, outside of training, is none of this step.
+        self.failure();
         let gradients = loss.backward();
         let rate = self.schedule.rate_at(self.step);
         let model = self.model.take().expect("the model is back when a step ends");
         let (model, changed) = self.adam.update(model, gradients, rate);
         self.model = Some(model);
         if !changed {
-            return Err(astray("gradient"));
+            return Err(astray(match self.failure() {
+                Some(cause) => format!("the backward pass of attention failed: {cause}"),
+                None => "the gradient is NaN or infinite".to_owned(),
+            }));
         }
         self.step += 1;
         Ok(value)
+    }
+
+    /// Why the last backward pass failed, if it did. Gradients come from the last layer first, and what
+    /// follows a failure fails too: the last layer's is the cause.
+    fn failure(&self) -> Option<String> {
+        let failures = self.model().attentions().into_iter().map(|layer| layer.failure().take());
+        failures.flatten().last().map(|error| match error {
+            Error::Attention(cause) => cause.to_string(),
+            error => error.to_string(),
+        })
     }
 }

@@ -1,30 +1,29 @@
 //! The operation: the engine against tensor operations, and both against finite differences.
 
 use crate::common::{maps, normal, values};
-use burn::tensor::{Device, Tensor};
-use favor::{Baseline, Choice, Family, Mask, Rows, baseline_attention};
-use favor_nn::attention::{Attention, Engine, KeyMask, Rule, attend};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use favor::reference::{Baseline, Mask, baseline_attention};
+use favor::{Family, Rows};
+use favor_nn::attention::{
+    AttendOptions, Attention, BackwardFailure, Implementation, KeyMask, Method, attend,
+};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const SHAPE: [usize; 4] = [2, 3, 21, 4];
 
-/// A rule for every kind of attention; `auto` with a mixture of choices.
-fn rules() -> Vec<Rule> {
+/// A method for every kind of attention; `auto` with a mixture of choices.
+fn methods() -> Vec<Method> {
     let fit = |family| -> Arc<[_]> { maps(family, SHAPE[1], SHAPE[3], 10).into() };
-    Attention::ALL
-        .into_iter()
+    Attention::all()
         .map(|kind| match kind {
-            Attention::Exact => Rule::Exact,
-            Attention::Elu => Rule::Elu,
-            Attention::Relu => Rule::Relu,
-            Attention::Features(family) => Rule::Features(fit(family)),
+            Attention::Exact => Method::Exact,
+            Attention::Elu => Method::Elu,
+            Attention::Relu => Method::Relu,
+            Attention::Features(family) => Method::Features(fit(family)),
             Attention::Auto => {
-                let choice = |i: usize| match i % 2 {
-                    0 => Choice::ExactIsShort,
-                    _ => Choice::Features { predicted_error: 0.0 },
-                };
-                let choices: Vec<Choice> = (0..SHAPE[0] * SHAPE[1]).map(choice).collect();
-                Rule::Chosen(fit(Family::Balanced), choices.into())
+                let exact = (0..SHAPE[0] * SHAPE[1]).map(|i| i % 2 == 0).collect();
+                Method::Mixed { maps: fit(Family::Balanced), exact }
             }
         })
         .collect()
@@ -34,24 +33,29 @@ fn masks() -> [Option<KeyMask>; 2] {
     [None, Some(KeyMask::of_lengths(&[21, 13], 21))]
 }
 
+fn options(mask: Option<&KeyMask>, causal: bool) -> AttendOptions<'_> {
+    AttendOptions::default().mask(mask).causal(causal)
+}
+
 /// The output, and the gradients of its product with fixed numbers.
 fn run(
     inputs: [Tensor<4>; 3],
-    rule: &Rule,
+    method: &Method,
     mask: Option<&KeyMask>,
     causal: bool,
-    engine: Engine,
+    implementation: Implementation,
 ) -> (Vec<f64>, Vec<Vec<f64>>) {
     let [q, k, v] = inputs.map(|t| t.autodiff().require_grad());
-    let out = attend(q.clone(), k.clone(), v.clone(), rule, mask, causal, engine).unwrap();
-    let weights = normal(out.dims(), 1.0, 77, &Device::flex()).autodiff();
+    let options = options(mask, causal).implementation(implementation);
+    let out = attend(q.clone(), k.clone(), v.clone(), method, &options).unwrap();
+    let weights = normal(out.dims(), 77, &Device::flex()).autodiff();
     let gradients = (out.clone() * weights).sum().backward();
     let gradients = [q, k, v].map(|t| values(t.grad(&gradients).unwrap()));
     (values(out), gradients.to_vec())
 }
 
 fn inputs() -> [Tensor<4>; 3] {
-    [1, 2, 3].map(|seed| normal(SHAPE, 1.0, seed, &Device::flex()))
+    [1, 2, 3].map(|seed| normal(SHAPE, seed, &Device::flex()))
 }
 
 fn assert_close(a: &[f64], b: &[f64], tolerance: f64, what: &str) {
@@ -62,14 +66,14 @@ fn assert_close(a: &[f64], b: &[f64], tolerance: f64, what: &str) {
     assert_eq!(a.len(), b.len());
 }
 
-/// In f64, where rounding is some 1e-15 a step, the two engines agree to 1e-10.
+/// In f64, where rounding is some 1e-15 per step, the two implementations agree to 1e-10.
 #[test]
 fn engine_and_tensor_operations_agree() {
-    for rule in rules() {
+    for method in methods() {
         for (mask, causal) in masks().iter().flat_map(|m| [(m, false), (m, true)]) {
-            let one = run(inputs(), &rule, mask.as_ref(), causal, Engine::Auto);
-            let two = run(inputs(), &rule, mask.as_ref(), causal, Engine::Tensors);
-            let what = format!("{rule:.40?} causal {causal} mask {}", mask.is_some());
+            let one = run(inputs(), &method, mask.as_ref(), causal, Implementation::Auto);
+            let two = run(inputs(), &method, mask.as_ref(), causal, Implementation::Tensors);
+            let what = format!("{method:.40?} causal {causal} mask {}", mask.is_some());
             assert_close(&one.0, &two.0, 1e-10, &what);
             for (a, b) in one.1.iter().zip(&two.1) {
                 assert_close(a, b, 1e-10, &format!("gradients of {what}"));
@@ -83,19 +87,19 @@ fn engine_and_tensor_operations_agree() {
 #[test]
 fn gradients_are_those_of_finite_differences() {
     let step = 1e-5;
-    for rule in rules() {
+    for method in methods() {
         for (mask, causal) in masks().iter().flat_map(|m| [(m, false), (m, true)]) {
-            let (_, gradients) = run(inputs(), &rule, mask.as_ref(), causal, Engine::Auto);
-            let weights = values(normal(SHAPE, 1.0, 77, &Device::flex()));
+            let (_, gradients) =
+                run(inputs(), &method, mask.as_ref(), causal, Implementation::Auto);
+            let weights = values(normal(SHAPE, 77, &Device::flex()));
             let loss = |which: usize, place: usize, by: f64| -> f64 {
                 let mut moved = inputs();
                 let mut numbers = values(moved[which].clone());
                 numbers[place] += by;
-                let data = burn::tensor::TensorData::new(numbers, SHAPE);
-                let options = (&Device::flex(), burn::tensor::DType::F64);
-                moved[which] = Tensor::from_data(data, options);
+                let data = TensorData::new(numbers, SHAPE);
+                moved[which] = Tensor::from_data(data, (&Device::flex(), DType::F64));
                 let [q, k, v] = moved;
-                let out = attend(q, k, v, &rule, mask.as_ref(), causal, Engine::Auto).unwrap();
+                let out = attend(q, k, v, &method, &options(mask.as_ref(), causal)).unwrap();
                 values(out).iter().zip(&weights).map(|(a, b)| a * b).sum()
             };
             for (which, gradient) in gradients.iter().enumerate() {
@@ -106,7 +110,7 @@ fn gradients_are_those_of_finite_differences() {
                     let scale = slope.abs().max(1.0);
                     assert!(
                         (slope - found).abs() < 1e-7 * scale,
-                        "{rule:.30?}, input {which} at {place}: {slope} {found}"
+                        "{method:.30?}, input {which} at {place}: {slope} {found}"
                     );
                 }
             }
@@ -118,14 +122,15 @@ fn gradients_are_those_of_finite_differences() {
 #[test]
 fn cross_attention_agrees() {
     let device = Device::flex();
-    let q = normal([2, 3, 7, 4], 1.0, 1, &device);
-    let (k, v) = (normal([2, 3, 11, 4], 1.0, 2, &device), normal([2, 3, 11, 5], 1.0, 3, &device));
+    let q = normal([2, 3, 7, 4], 1, &device);
+    let (k, v) = (normal([2, 3, 11, 4], 2, &device), normal([2, 3, 11, 5], 3, &device));
     let mask = KeyMask::of_lengths(&[4, 11], 11);
     let each: Arc<[_]> = maps(Family::Sde, 6, 4, 9).into();
-    for rule in rules().into_iter().take(9).chain([Rule::Features(each)]) {
+    let per_head = methods().into_iter().filter(|method| !matches!(method, Method::Mixed { .. }));
+    for method in per_head.chain([Method::Features(each)]) {
         let inputs = || [q.clone(), k.clone(), v.clone()];
-        let one = run(inputs(), &rule, Some(&mask), false, Engine::Auto);
-        let two = run(inputs(), &rule, Some(&mask), false, Engine::Tensors);
+        let one = run(inputs(), &method, Some(&mask), false, Implementation::Auto);
+        let two = run(inputs(), &method, Some(&mask), false, Implementation::Tensors);
         assert_close(&one.0, &two.0, 1e-10, "values");
         one.1.iter().zip(&two.1).for_each(|(a, b)| assert_close(a, b, 1e-10, "gradients"));
     }
@@ -135,9 +140,9 @@ fn cross_attention_agrees() {
 #[test]
 fn padding_is_not_looked_at() {
     let mask = KeyMask::of_lengths(&[21, 13], 21);
-    for rule in rules() {
-        for engine in [Engine::Auto, Engine::Tensors] {
-            let clean = run(inputs(), &rule, Some(&mask), false, engine);
+    for method in methods() {
+        for implementation in [Implementation::Auto, Implementation::Tensors] {
+            let clean = run(inputs(), &method, Some(&mask), false, implementation);
             let [q, k, v] = inputs();
             let spoil = |t: Tensor<4>| {
                 let mut numbers = values(t);
@@ -146,12 +151,11 @@ fn padding_is_not_looked_at() {
                         *x = f64::NAN;
                     }
                 }
-                let options = (&Device::flex(), burn::tensor::DType::F64);
-                Tensor::from_data(burn::tensor::TensorData::new(numbers, SHAPE), options)
+                Tensor::from_data(TensorData::new(numbers, SHAPE), (&Device::flex(), DType::F64))
             };
-            let spoiled = run([q, spoil(k), spoil(v)], &rule, Some(&mask), false, engine);
-            assert_eq!(clean.0, spoiled.0, "{rule:.30?} {engine:?}");
-            assert_eq!(clean.1, spoiled.1, "{rule:.30?} {engine:?}");
+            let spoiled = run([q, spoil(k), spoil(v)], &method, Some(&mask), false, implementation);
+            assert_eq!(clean.0, spoiled.0, "{method:.30?} {implementation:?}");
+            assert_eq!(clean.1, spoiled.1, "{method:.30?} {implementation:?}");
         }
     }
 }
@@ -159,12 +163,13 @@ fn padding_is_not_looked_at() {
 /// Linear attention against the plain implementation of the library.
 #[test]
 fn baselines_are_those_of_the_library() {
-    for (rule, baseline) in
-        [(Rule::Elu, Baseline::Elu), (Rule::Relu, Baseline::Relu { epsilon: 1e-3 })]
+    for (method, baseline) in
+        [(Method::Elu, Baseline::Elu), (Method::Relu, Baseline::Relu { epsilon: 1e-3 })]
     {
         for causal in [false, true] {
             let [q, k, v] = inputs();
-            let out = attend(q.clone(), k.clone(), v.clone(), &rule, None, causal, Engine::Auto);
+            let options = options(None, causal);
+            let out = attend(q.clone(), k.clone(), v.clone(), &method, &options);
             let out = values(out.unwrap());
             let head = SHAPE[2] * SHAPE[3];
             let [q, k, v] = [q, k, v].map(values);
@@ -183,11 +188,17 @@ fn baselines_are_those_of_the_library() {
 #[test]
 fn a_query_without_keys_gives_zeros() {
     let mask = KeyMask::of_lengths(&[21, 0], 21);
-    for rule in rules() {
-        for engine in [Engine::Auto, Engine::Tensors] {
-            let (out, gradients) = run(inputs(), &rule, Some(&mask), false, engine);
-            assert!(out[out.len() / 2..].iter().all(|x| *x == 0.0), "{rule:.30?} {engine:?}");
-            assert!(gradients.iter().flatten().all(|x| x.is_finite()), "{rule:.30?} {engine:?}");
+    for method in methods() {
+        for implementation in [Implementation::Auto, Implementation::Tensors] {
+            let (out, gradients) = run(inputs(), &method, Some(&mask), false, implementation);
+            assert!(
+                out[out.len() / 2..].iter().all(|x| *x == 0.0),
+                "{method:.30?} {implementation:?}"
+            );
+            assert!(
+                gradients.iter().flatten().all(|x| x.is_finite()),
+                "{method:.30?} {implementation:?}"
+            );
         }
     }
 }
@@ -195,17 +206,71 @@ fn a_query_without_keys_gives_zeros() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let [q, k, v] = inputs();
-    let short = k.clone().narrow(2, 0, 5);
-    let refused = |q: &Tensor<4>, k: &Tensor<4>, rule: &Rule, mask: Option<&KeyMask>, causal| {
-        let result = attend(q.clone(), k.clone(), v.clone(), rule, mask, causal, Engine::Auto);
-        result.unwrap_err().to_string()
+    for implementation in [Implementation::Auto, Implementation::Tensors] {
+        let refused = |k: &Tensor<4>, method: &Method, mask: Option<&KeyMask>, part: &str| {
+            let options = options(mask, false).implementation(implementation);
+            let message = attend(q.clone(), k.clone(), v.clone(), method, &options)
+                .map(|_| ())
+                .unwrap_err()
+                .to_string();
+            assert!(message.contains(part), "{message}");
+        };
+        let short = k.clone().narrow(2, 0, 5);
+        refused(&short, &Method::Exact, None, "values: [2, 3, 21, 4] for queries");
+        refused(&k.clone().narrow(3, 0, 2), &Method::Elu, None, "[2, 3, 21, 4] would fit");
+        let mask = KeyMask::of_lengths(&[3], 21);
+        refused(&k, &Method::Relu, Some(&mask), "key mask: shape [1, 21] where keys are [2, 21]");
+        let wrong = Method::Features(maps(Family::Pos, 2, 4, 8).into());
+        refused(&k, &wrong, None, "2 maps");
+    }
+    let causal = |keys: usize| {
+        let cut = |t: &Tensor<4>| t.clone().narrow(2, 0, keys);
+        let options = options(None, true);
+        attend(q.clone(), cut(&k), cut(&v), &Method::Exact, &options).map(|_| ())
     };
-    assert!(refused(&q, &short, &Rule::Exact, None, false).contains("do not fit"));
-    let mask = KeyMask::of_lengths(&[3], 21);
-    assert!(refused(&q, &k, &Rule::Exact, Some(&mask), false).contains("key mask"));
-    let wrong = Rule::Features(maps(Family::Pos, 2, 4, 8).into());
-    assert!(refused(&q, &k, &wrong, None, false).contains("2 maps"));
+    assert!(causal(20).unwrap_err().to_string().contains("21 queries and 20 keys"));
+    assert!(causal(21).is_ok());
     let nan = k.clone() * f64::NAN;
-    assert!(refused(&q, &nan, &Rule::Exact, None, false).contains("NaN"));
-    assert!("unknown".parse::<Attention>().unwrap_err().to_string().contains("balanced"));
+    let message = attend(q.clone(), nan, v.clone(), &Method::Exact, &options(None, false));
+    assert!(message.map(|_| ()).unwrap_err().to_string().contains("NaN"));
+}
+
+/// Every kind has a name of its own, which is read back; families whose features can be negative are no
+/// kind of attention.
+#[test]
+fn kinds_are_known_by_their_names() {
+    let names: BTreeSet<&str> = Attention::all().map(Attention::name).collect();
+    let positive = Family::ALL.into_iter().filter(|family| family.is_positive()).count();
+    assert_eq!((names.len(), Attention::all().count()), (positive + 4, positive + 4));
+    for kind in Attention::all() {
+        assert_eq!(kind.name().parse::<Attention>().unwrap(), kind);
+        let json = serde_json::to_string(&kind).unwrap();
+        assert_eq!(serde_json::from_str::<Attention>(&json).unwrap(), kind);
+    }
+    for name in ["unknown", "trig", "trig_pair"] {
+        let message = name.parse::<Attention>().unwrap_err().to_string();
+        assert!(message.contains(name) && message.contains("balanced"), "{message}");
+    }
+}
+
+/// A gradient that the engine refuses: NaN out, and the reason where the call was told to leave it.
+#[test]
+fn failed_backward_passes_leave_their_cause() {
+    for method in methods() {
+        let failure = BackwardFailure::default();
+        let options = options(None, false).failure(failure.clone());
+        let [q, k, v] = inputs().map(|t| t.autodiff().require_grad());
+        let out = attend(q.clone(), k.clone(), v.clone(), &method, &options).unwrap();
+        // Derivatives of a root at zero: finite in value, infinite in slope.
+        let loss = ((out * 0.0).sqrt()).sum();
+        let gradients = loss.backward();
+        for tensor in [q, k, v] {
+            let gradient = values(tensor.grad(&gradients).unwrap());
+            assert!(gradient.iter().any(|g| g.is_nan()), "{method:.30?}");
+        }
+        let by_engine = !matches!(method, Method::Elu | Method::Relu);
+        let cause = failure.take().map(|error| error.to_string());
+        assert_eq!(cause.is_some(), by_engine, "{method:.30?}");
+        assert!(cause.is_none_or(|cause| cause.contains("NaN at row 0")), "{method:.30?}");
+    }
 }

@@ -119,11 +119,8 @@ fn saving_gives_the_same_file() {
 /// attention whose maps do not depend on the batch.
 #[test]
 fn padding_and_order_change_nothing() {
-    for kind in Attention::ALL {
-        let options = AttentionOptions {
-            statistics: Statistics::PerSequence,
-            ..AttentionOptions::new(kind, 16)
-        };
+    for kind in Attention::all() {
+        let options = AttentionOptions::new(kind, 16).statistics(Statistics::PerSequence);
         let (bert, _) = Bert::load(&fixture("tiny-bert"), options, &Device::flex()).unwrap();
         let texts = texts();
         let encoded = encode(&texts.iter().map(|t| (t.as_str(), None)).collect::<Vec<_>>());
@@ -150,13 +147,8 @@ fn long_texts_interpolate_positions() {
     let long = Batch::new(vec![vec![7; 31]]).unwrap();
     assert_eq!(bert.encoder.forward(&long).unwrap().dims(), [1, 31, 16]);
     // 31 tokens on 16 positions: every second one stands at a position of the model.
-    let request = |text: &str, length| EmbedRequest {
-        model: fixture("tiny-bert"),
-        texts: vec![text.to_owned()],
-        attention: exact(),
-        length,
-        batch: 4,
-        normalise: true,
+    let request = |text: &str, length| {
+        EmbedRequest::new(fixture("tiny-bert"), vec![text.to_owned()], exact()).length(length)
     };
     let text = "the cat sat on the mat and ".repeat(20);
     let silent = favor_io::progress::silent;
@@ -170,17 +162,11 @@ fn long_texts_interpolate_positions() {
 
 #[test]
 fn minilm_embeds_as_in_transformers() {
-    let Some(model) = minilm() else { return };
+    let Some(model) = minilm("minilm_embeds_as_in_transformers") else { return };
     let wanted = expected("minilm.json");
     let texts = wanted["texts"].as_array().unwrap().iter();
-    let request = EmbedRequest {
-        model,
-        texts: texts.map(|t| t.as_str().unwrap().to_owned()).collect(),
-        attention: exact(),
-        length: None,
-        batch: 8,
-        normalise: true,
-    };
+    let texts = texts.map(|t| t.as_str().unwrap().to_owned()).collect();
+    let request = EmbedRequest::new(model, texts, exact()).batch(8);
     let found = embed(&request, &favor_io::progress::silent).unwrap();
     let found: Vec<f64> = found.vectors.iter().flatten().map(|v| f64::from(*v)).collect();
     let wanted = flat(&wanted["embeddings"]);

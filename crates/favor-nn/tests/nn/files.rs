@@ -69,7 +69,7 @@ fn configurations_of_something_else() {
     for (from, to, parts) in [
         ("\"bert\"", "\"gpt2\"", &["config.json", "gpt2"][..]),
         ("\"gelu\"", "\"swish\"", &["hidden_act", "swish"]),
-        ("\"hidden_size\": 16", "\"hidden_size\": 17", &["no multiple"]),
+        ("\"hidden_size\": 16", "\"hidden_size\": 17", &["not a multiple"]),
         ("\"hidden_size\": 16", "\"hidden_size\": 18", &["model.safetensors", "shape", "18"]),
         ("\"vocab_size\": 28", "\"vocab_size\": 29", &["word_embeddings", "29"]),
         ("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", &["encoder.layer.2", "missing"]),
@@ -132,9 +132,9 @@ fn tasks_that_make_no_sense() {
     refuse("b.tsv", Some("words\tclass\nx\ty\n"), "must name the columns");
     refuse("c.tsv", Some("sentence\tlabel\nx\n"), "line 2 has 1 columns of 2");
     refuse("d.tsv", Some("sentence\tlabel\nx\ty\nz\ty\n"), "single class");
-    refuse("e.tsv", Some("sentence\tscore\nx\thigh\n"), "line 2: 'high' is no number");
+    refuse("e.tsv", Some("sentence\tscore\nx\thigh\n"), "line 2: 'high' is not a number");
     let message = Task::read("qqp", folder.path()).unwrap_err().to_string();
     assert!(message.contains("cola, mrpc"), "{message}");
     let message = Task::read("rte", folder.path()).unwrap_err().to_string();
-    assert!(message.contains("FAVOR_DATA"), "{message}");
+    assert!(message.contains("RTE") && message.contains("no such folder"), "{message}");
 }

@@ -1,15 +1,19 @@
 //! The layer: how its maps follow the training.
 
-use crate::common::generator;
+use crate::common::{generator, normal};
 use burn::module::Module;
 use burn::nn::Initializer;
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 use favor::{Family, Statistics};
 use favor_nn::attention::KeyMask;
-use favor_nn::{Attention, AttentionOptions, FavorAttention, FavorAttentionConfig};
+use favor_nn::{
+    Attention, AttentionOptions, FavorAttention, FavorAttentionConfig, MapState, Positions,
+};
 
+/// New weights, drawn by burn's generator: a test that calls this holds it.
 fn layer(options: AttentionOptions) -> FavorAttention {
     let device = Device::flex().autodiff();
+    device.seed(1);
     let config = FavorAttentionConfig::new(16, 4).attention(options);
     config.init(&Initializer::XavierUniform { gain: 1.0 }, &device).unwrap()
 }
@@ -18,8 +22,8 @@ fn options(family: Family) -> AttentionOptions {
     AttentionOptions::new(Attention::Features(family), 32)
 }
 
-fn input(batch: usize, length: usize) -> Tensor<3> {
-    Tensor::random([batch, length, 16], Distribution::Normal(0.0, 1.0), &Device::flex().autodiff())
+fn input(batch: usize, length: usize, seed: u64) -> Tensor<3> {
+    normal([batch, length, 16], seed, &Device::flex().autodiff()).cast(FloatDType::F32)
 }
 
 fn numbers(x: Tensor<3>) -> Vec<f32> {
@@ -30,8 +34,8 @@ fn numbers(x: Tensor<3>) -> Vec<f32> {
 #[test]
 fn maps_change_when_they_are_due() {
     let _held = generator();
-    let layer = layer(AttentionOptions { redraw: Some(3), ..options(Family::Balanced) });
-    let x = input(2, 40);
+    let layer = layer(options(Family::Balanced).redraw(Some(3)));
+    let x = input(2, 40, 1);
     let outs: Vec<Vec<f32>> =
         (0..7).map(|_| numbers(layer.forward(x.clone(), None, false).unwrap())).collect();
     assert_eq!(outs[0], outs[1]);
@@ -52,18 +56,18 @@ fn maps_change_when_they_are_due() {
 #[test]
 fn causal_means_causal() {
     let _held = generator();
-    for kind in Attention::ALL {
-        let options = AttentionOptions { kind, redraw: Some(1), ..options(Family::Balanced) };
-        let x = input(1, 30);
+    for kind in Attention::all() {
+        let options = options(Family::Balanced).kind(kind).redraw(Some(1));
+        let x = input(1, 30, 2);
         if kind == Attention::Auto {
             let message = layer(options).forward(x, None, true).unwrap_err().to_string();
             assert!(message.contains("whole sequence"), "{message}");
             continue;
         }
         let early = x.clone().narrow(1, 0, 12);
-        let other = Tensor::cat(vec![early, input(1, 18) * 5.0], 1);
+        let other = Tensor::cat(vec![early, input(1, 18, 3) * 5.0], 1);
         let state = layer(options);
-        let warm = input(1, 30);
+        let warm = input(1, 30, 4);
         let run = |x: Tensor<3>| {
             let layer = state.clone();
             layer.set_map_state(layer_state(&state, &warm)).unwrap();
@@ -91,8 +95,8 @@ fn layer_state(layer: &FavorAttention, warm: &Tensor<3>) -> favor_nn::MapState {
 fn causal_refuses_statistics_of_the_sequence() {
     let _held = generator();
     for statistics in [Statistics::PerSequence, Statistics::PerBatch] {
-        let layer = layer(AttentionOptions { statistics, ..options(Family::Sde) });
-        let message = layer.forward(input(1, 8), None, true).unwrap_err().to_string();
+        let layer = layer(options(Family::Sde).statistics(statistics));
+        let message = layer.forward(input(1, 8, 5), None, true).unwrap_err().to_string();
         assert!(message.contains("running average"), "{message}");
     }
 }
@@ -101,12 +105,11 @@ fn causal_refuses_statistics_of_the_sequence() {
 #[test]
 fn calibration_helps() {
     let _held = generator();
-    let options =
-        AttentionOptions { statistics: Statistics::Calibrated, ..options(Family::Balanced) };
+    let options = options(Family::Balanced).statistics(Statistics::Calibrated);
     let mut layer = layer(options).valid();
-    let x = (input(4, 64) * 2.0 + 1.0).inner();
+    let x = (input(4, 64, 6) * 2.0 + 1.0).inner();
     let mut exact = layer.clone();
-    exact.set_options(AttentionOptions { kind: Attention::Exact, ..options }).unwrap();
+    exact.set_options(options.kind(Attention::Exact)).unwrap();
     let wanted = numbers(exact.forward(x.clone(), None, false).unwrap());
     let error = |out: Vec<f32>| -> f32 {
         out.iter().zip(&wanted).map(|(a, b)| (a - b).powi(2)).sum::<f32>().sqrt()
@@ -121,19 +124,19 @@ fn calibration_helps() {
     assert_eq!(error(numbers(layer.forward(x, None, false).unwrap())), before);
 }
 
-/// What is kept of the statistics is a fraction a call, however rarely the maps are fitted anew. What a
+/// What is kept of the statistics is a fraction per call, however rarely the maps are fitted again. What a
 /// causal call teaches is there for the one after it.
 #[test]
 fn rare_redraws_forget_as_fast() {
     let _held = generator();
     let statistics = Statistics::Running { keep: 0.5 };
-    let usual = AttentionOptions { redraw: Some(40), statistics, ..options(Family::Balanced) };
+    let usual = options(Family::Balanced).redraw(Some(40)).statistics(statistics);
     for causal in [false, true] {
         let old = layer(usual);
         // The second draw of the one is the first of the other.
         let mut new = old.clone();
-        new.set_options(AttentionOptions { seed: usual.seed + 1, ..usual }).unwrap();
-        let (before, after) = (input(2, 20), input(2, 20) * 3.0 + 1.0);
+        new.set_options(usual.seed(usual.seed + 1)).unwrap();
+        let (before, after) = (input(2, 20, 7), input(2, 20, 8) * 3.0 + 1.0);
         for _ in 0..40 {
             old.forward(before.clone(), None, causal).unwrap();
         }
@@ -149,14 +152,47 @@ fn rare_redraws_forget_as_fast() {
     }
 }
 
+/// What the maps of every kind have learned goes into a file and comes back.
+#[test]
+fn states_of_every_kind_are_read_back() {
+    let _held = generator();
+    for kind in Attention::all() {
+        let trained = layer(options(Family::Balanced).kind(kind).redraw(Some(1)));
+        let x = input(2, 20, 20);
+        for _ in 0..3 {
+            trained.forward(x.clone() * 2.0 + 0.5, None, false).unwrap();
+        }
+        let bytes = postcard::to_stdvec(&trained.map_state()).unwrap();
+        let state: MapState = postcard::from_bytes(&bytes).unwrap();
+        let out = |layer: &FavorAttention| {
+            numbers(layer.valid().forward(x.clone().inner(), None, false).unwrap())
+        };
+        let mut fresh = trained.clone();
+        fresh.set_options(trained.options()).unwrap();
+        // Maps that know nothing of the data are others, where there are any.
+        assert_eq!(out(&fresh) != out(&trained), is_fitted(kind), "{kind}");
+        fresh.set_map_state(state).unwrap();
+        assert_eq!(out(&fresh), out(&trained), "{kind}");
+        assert_eq!(postcard::to_stdvec(&fresh.map_state()).unwrap(), bytes, "{kind}");
+        let other = layer(trained.options().seed(7));
+        assert!(other.set_map_state(fresh.map_state()).is_err(), "{kind}");
+    }
+}
+
+/// Whether three calls leave other maps than none: those with a new draw for each call do. Sequences of
+/// twenty are too short for `auto` to leave exact attention.
+fn is_fitted(kind: Attention) -> bool {
+    matches!(kind, Attention::Features(_))
+}
+
 /// Cross-attention with a mask of the keys, in training and in evaluation.
 #[test]
 fn cross_attention_learns_without_padding() {
     let _held = generator();
     let mask = KeyMask::of_lengths(&[5, 9], 9);
-    for kind in Attention::ALL {
-        let layer = layer(AttentionOptions { kind, ..options(Family::Balanced) });
-        let (x, y) = (input(2, 6), input(2, 9));
+    for kind in Attention::all() {
+        let layer = layer(options(Family::Balanced).kind(kind));
+        let (x, y) = (input(2, 6, 9), input(2, 9, 10));
         let run = |y: Tensor<3>| {
             let mut fresh = layer.clone();
             fresh.set_options(layer.options()).unwrap();
@@ -166,7 +202,7 @@ fn cross_attention_learns_without_padding() {
         let spoiled = Tensor::cat(
             vec![
                 Tensor::cat(
-                    vec![y.clone().narrow(0, 0, 1).narrow(1, 0, 5), input(1, 4) * 100.0],
+                    vec![y.clone().narrow(0, 0, 1).narrow(1, 0, 5), input(1, 4, 11) * 100.0],
                     1,
                 ),
                 y.clone().narrow(0, 1, 1),
@@ -185,31 +221,47 @@ fn senseless_options_are_refused() {
         config.init(&Initializer::Zeros, &device).map(|_| ()).unwrap_err().to_string()
     };
     let usual = options(Family::Ge);
-    assert!(make(3, usual).contains("no multiple"));
-    assert!(make(4, AttentionOptions { features: 0, ..usual }).contains("features"));
-    assert!(make(4, AttentionOptions { redraw: Some(0), ..usual }).contains("redraw"));
+    assert!(make(3, usual).contains("not a multiple"));
+    for family in [Family::Trig, Family::TrigPair] {
+        let message = make(4, usual.kind(Attention::Features(family)));
+        assert!(message.contains("positive family"), "{message}");
+    }
+    assert!(make(4, usual.features(0)).contains("features"));
+    assert!(make(4, usual.redraw(Some(0))).contains("redraw"));
     let statistics = Statistics::Running { keep: 2.0 };
-    assert!(make(4, AttentionOptions { statistics, ..usual }).contains("keep"));
+    assert!(make(4, usual.statistics(statistics)).contains("keep"));
 }
 
 #[test]
 fn shapes_that_do_not_fit_are_refused() {
     let _held = generator();
     let wide = |x: Tensor<3>| Tensor::cat(vec![x.clone(), x], 2);
-    for kind in Attention::ALL {
-        let layer = layer(AttentionOptions { kind, ..options(Family::Balanced) });
+    for kind in Attention::all() {
+        let layer = layer(options(Family::Balanced).kind(kind));
         let refused = |q: Tensor<3>, k: Tensor<3>, v: Tensor<3>, what: &str| {
             let error = layer.forward_cross(q, k, v, None, false).unwrap_err().to_string();
             assert!(error.starts_with(what), "{kind}: {error}");
         };
-        let x = || input(2, 5);
+        let x = || input(2, 5, 12);
         refused(wide(x()), x(), x(), "queries: the layer takes [2, 5, ");
         refused(x(), wide(x()), x(), "keys: the layer takes [2, 5, ");
         refused(x(), x(), wide(x()), "values: the layer takes [2, 5, ");
-        refused(x(), input(3, 5), x(), "keys: the layer takes [2, 5, ");
-        refused(x(), input(2, 7), x(), "values: the layer takes [2, 7, ");
+        refused(x(), input(3, 5, 13), x(), "keys: the layer takes [2, 5, ");
+        refused(x(), input(2, 7, 14), x(), "values: the layer takes [2, 7, ");
         let mask = KeyMask::of_lengths(&[3, 4], 6);
-        assert!(layer.forward(x(), Some(&mask), false).is_err(), "{kind}");
-        assert!(layer.forward_cross(x(), input(2, 7), input(2, 7), None, true).is_err(), "{kind}");
+        let refused = layer.forward(x(), Some(&mask), false).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("key mask: shape [2, 6]"), "{kind}: {refused}");
+        let longer = input(2, 7, 15);
+        let refused = layer.forward_cross(x(), longer.clone(), longer, None, true);
+        let refused = refused.map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("5 queries and 7 keys"), "{kind}: {refused}");
     }
+    let relative = FavorAttentionConfig::new(16, 4)
+        .attention(AttentionOptions::new(Attention::Exact, 1))
+        .positions(Positions::Relative(8))
+        .init(&Initializer::Zeros, &Device::flex())
+        .unwrap();
+    let mask = KeyMask::of_lengths(&[3, 4], 6);
+    let refused = relative.forward(input(2, 5, 17).inner(), Some(&mask), false);
+    assert!(refused.map(|_| ()).unwrap_err().to_string().contains("key mask"));
 }

@@ -7,6 +7,4 @@ mod common;
 mod files;
 mod layer;
 mod runs;
-mod speech;
-mod speech_runs;
 mod training;

@@ -24,23 +24,11 @@ fn task(path: &Path) {
 }
 
 fn request(folder: &Path, out: &str) -> FinetuneRequest {
-    FinetuneRequest {
-        model: fixture("tiny-bert"),
-        task: folder.join("animals.tsv").to_str().unwrap().to_owned(),
-        data: folder.to_path_buf(),
-        out: folder.join(out),
-        attention: AttentionOptions {
-            redraw: Some(5),
-            ..AttentionOptions::new(Attention::Features(Family::Balanced), 16)
-        },
-        options: TuningOptions {
-            epochs: 12,
-            batch: 8,
-            rate: 5e-3,
-            length: 16,
-            ..TuningOptions::default()
-        },
-    }
+    let task = folder.join("animals.tsv");
+    FinetuneRequest::new(fixture("tiny-bert"), task.to_str().unwrap(), folder.join(out))
+        .data(folder.to_path_buf())
+        .attention(AttentionOptions::new(Attention::Features(Family::Balanced), 16).redraw(Some(5)))
+        .options(TuningOptions::default().epochs(12).batch(8).rate(5e-3).length(16))
 }
 
 /// A run that is stopped when it has made so many steps.
@@ -73,8 +61,7 @@ fn finetuning_learns_and_goes_on() {
     };
     assert_eq!((step, checkpoint.exists()), (13, true));
     assert!(!parts.out.join("model.safetensors").exists());
-    let other =
-        FinetuneRequest { options: TuningOptions { rate: 1e-3, ..parts.options }, ..parts.clone() };
+    let other = parts.clone().options(parts.options.rate(1e-3));
     let stop = AtomicBool::new(false);
     let watch = Watch { listener: &favor_io::progress::silent, stop: &stop };
     let message = finetune(&other, watch).unwrap_err().to_string();
@@ -83,11 +70,9 @@ fn finetuning_learns_and_goes_on() {
     assert_eq!(weights(&whole.out), weights(&parts.out));
     assert!(!checkpoint.exists() && parts.out.join("vocab.txt").exists());
     // What was learned is there to go on from.
-    let again = FinetuneRequest {
-        model: whole.out.clone(),
-        options: TuningOptions { epochs: 1, rate: 1e-9, ..whole.options },
-        ..request(folder.path(), "again")
-    };
+    let again = request(folder.path(), "again")
+        .model(whole.out.clone())
+        .options(whole.options.epochs(1).rate(1e-9));
     assert_eq!(stopped_at(u64::MAX, |w| finetune(&again, w)).unwrap().score(), 1.0);
 }
 
@@ -97,18 +82,13 @@ fn pretraining_learns_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let line = "the cat sat on the mat . a dog ran fast , but not the cat !\n";
     fs::write(folder.path().join("a.txt"), line.repeat(200)).unwrap();
-    let request = |out: &str, shape| PretrainRequest {
-        corpus: folder.path().to_path_buf(),
-        model: fixture("tiny-bert"),
-        shape,
-        out: folder.path().join(out),
-        attention: AttentionOptions::new(Attention::Features(Family::Sde), 32),
-        steps: 400,
-        batch: 16,
-        length: 16,
-        rate: 1e-2,
-        warmup: 0.1,
-        seed: 0,
+    let request = |out: &str, shape| {
+        PretrainRequest::new(folder.path(), fixture("tiny-bert"), folder.path().join(out))
+            .shape(shape)
+            .attention(AttentionOptions::new(Attention::Features(Family::Sde), 32))
+            .steps(400)
+            .length(16)
+            .rate(1e-2)
     };
     let whole = request("whole", Some([32, 2, 2]));
     let found = stopped_at(u64::MAX, |w| pretrain(&whole, w)).unwrap();
@@ -119,7 +99,7 @@ fn pretraining_learns_and_goes_on() {
     assert!(matches!(stopped, Err(Error::Stopped { step: 70, .. })));
     stopped_at(u64::MAX, |w| pretrain(&parts, w)).unwrap();
     assert_eq!(weights(&whole.out), weights(&parts.out));
-    let warm = PretrainRequest { steps: 5, ..request("warm", None) };
+    let warm = request("warm", None).steps(5);
     stopped_at(u64::MAX, |w| pretrain(&warm, w)).unwrap();
 }
 
@@ -138,18 +118,14 @@ fn the_grid_goes_on() {
         }
         fs::write(rte.join(format!("{name}.tsv")), text).unwrap();
     }
-    let request = GlueRequest {
-        model: fixture("tiny-bert"),
-        data: folder.path().to_path_buf(),
-        out: folder.path().join("out"),
-        tasks: vec![Glue::Rte],
-        attentions: vec![Attention::Exact, Attention::Features(Family::Ge)],
-        features: vec![4, 8],
-        seeds: 2,
-        options: TuningOptions { epochs: 1, batch: 8, length: 16, ..TuningOptions::default() },
-        redraw: Some(10),
-        drop_in: false,
-    };
+    let request = GlueRequest::new(fixture("tiny-bert"), folder.path(), folder.path().join("out"))
+        .tasks(vec![Glue::Rte])
+        .attentions(vec![Attention::Exact, Attention::Features(Family::Ge)])
+        .features(vec![4, 8])
+        .seeds(2)
+        .options(TuningOptions::default().epochs(1).batch(8).length(16))
+        .redraw(Some(10))
+        .drop_in(false);
     let planned = |done: usize, ahead: usize| {
         let found = stopped_at(u64::MAX, |w| plan(&request, w)).unwrap();
         let open = found.ahead.iter().map(|(_, count, _)| count).sum::<usize>();
@@ -179,10 +155,7 @@ fn the_grid_goes_on() {
     assert!(table.contains("| GE (FAVOR++) | 8 |") && table.contains("±"), "{table}");
     assert_eq!(fs::read_to_string(request.out.join("glue.csv")).unwrap().lines().count(), 7);
     // A result of other settings is none of this grid.
-    for other in [
-        GlueRequest { redraw: Some(1), ..request.clone() },
-        GlueRequest { model: folder.path().into(), ..request.clone() },
-    ] {
+    for other in [request.clone().redraw(Some(1)), request.clone().model(folder.path().into())] {
         let refused = stopped_at(u64::MAX, |w| glue(&other, w)).unwrap_err().to_string();
         assert!(refused.contains("other settings"), "{refused}");
     }
@@ -204,25 +177,19 @@ fn attention_is_replaced_without_training() {
         }
         fs::write(pairs.join(format!("{name}.tsv")), text).unwrap();
     }
-    let request = GlueRequest {
-        model: fixture("tiny-bert"),
-        data: folder.path().to_path_buf(),
-        out: folder.path().join("out"),
-        tasks: vec![],
-        attentions: vec![Attention::Exact, Attention::Features(Family::Balanced)],
-        features: vec![4, 64],
-        seeds: 2,
-        options: TuningOptions::default(),
-        redraw: None,
-        drop_in: true,
-    };
+    let request = GlueRequest::new(fixture("tiny-bert"), folder.path(), folder.path().join("out"))
+        .tasks(vec![])
+        .attentions(vec![Attention::Exact, Attention::Features(Family::Balanced)])
+        .features(vec![4, 64])
+        .seeds(2)
+        .redraw(None);
     let found = stopped_at(u64::MAX, |w| glue(&request, w)).unwrap();
     assert_eq!(found.cells.len(), 6);
     // Texts that are the same have the same vector whatever the attention, and those pairs alone are
     // alike: a correlation of 0.75 with the ranks 1 to 16, but for ties.
     assert!(found.cells.iter().all(|(_, score, _)| *score > 0.7), "{found:?}");
     assert!(found.to_markdown().contains("STS-B drop-in (Spearman)"));
-    let nothing = GlueRequest { drop_in: false, ..request };
+    let nothing = request.drop_in(false);
     let refused = stopped_at(u64::MAX, |w| glue(&nothing, w)).unwrap_err().to_string();
     assert!(refused.contains("tasks"), "{refused}");
 }

@@ -14,7 +14,7 @@ fn device() -> Device {
 }
 
 fn options(kind: Attention) -> AttentionOptions {
-    AttentionOptions { redraw: Some(7), ..AttentionOptions::new(kind, 12) }
+    AttentionOptions::new(kind, 12).redraw(Some(7))
 }
 
 fn model(config: &BertConfig, options: AttentionOptions, seed: u64) -> Bert {
@@ -46,7 +46,7 @@ fn loss(model: &Bert) -> Result<Tensor<1>> {
 }
 
 fn trainer(config: &BertConfig, options: AttentionOptions, steps: u64) -> Trainer {
-    let schedule = Schedule { steps, warmup: 5, rate: 1e-2 };
+    let schedule = Schedule::new(steps, 1e-2).warmup(5);
     Trainer::new(model(config, options, 1), schedule, AdamOptions::default(), 3).unwrap()
 }
 
@@ -60,8 +60,8 @@ fn train(trainer: &mut Trainer, steps: std::ops::Range<u64>) {
 #[test]
 fn every_kind_learns() {
     let _held = generator();
-    for kind in Attention::ALL {
-        let options = AttentionOptions { features: 32, ..options(kind) };
+    for kind in Attention::all() {
+        let options = options(kind).features(32);
         let mut trainer = trainer(&tiny(), options, 200);
         let losses: Vec<f64> = (0..200).map(|_| trainer.step(loss).unwrap()).collect();
         assert!(losses[0] > 0.3, "{kind}: begins at {}", losses[0]);
@@ -149,9 +149,9 @@ fn wide_loss(model: &Bert) -> Tensor<1> {
 #[test]
 fn gradients_of_the_whole_model() {
     let _held = generator();
-    for kind in Attention::ALL {
+    for kind in Attention::all() {
         // Maps are fitted by the first call and then stay.
-        let options = AttentionOptions { redraw: None, ..options(kind) };
+        let options = options(kind).redraw(None);
         let model = model(&tiny(), options, 5).map(&mut Widen);
         wide_loss(&model);
         let gradients = wide_loss(&model).backward();
@@ -184,9 +184,8 @@ fn resumed_runs_are_the_same() {
     let _held = generator();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("checkpoint");
-    let mut config = tiny();
-    (config.hidden_dropout_prob, config.attention_probs_dropout_prob) = (0.1, 0.1);
-    for kind in Attention::ALL {
+    let config = tiny().hidden_dropout_prob(0.1).attention_probs_dropout_prob(0.1);
+    for kind in Attention::all() {
         let mut through = trainer(&config, options(kind), 20);
         train(&mut through, 0..20);
         let mut first = trainer(&config, options(kind), 20);
@@ -212,8 +211,7 @@ fn resumed_runs_are_the_same() {
 #[test]
 fn the_same_seed_trains_the_same() {
     let _held = generator();
-    let mut config = tiny();
-    config.hidden_dropout_prob = 0.2;
+    let config = tiny().hidden_dropout_prob(0.2);
     let run = || {
         let mut trainer = trainer(&config, options(Attention::Features(favor::Family::Sde)), 8);
         (0..8).map(|_| trainer.step(loss).unwrap()).collect::<Vec<f64>>()
@@ -224,9 +222,33 @@ fn the_same_seed_trains_the_same() {
 #[test]
 fn a_run_that_goes_astray_says_so() {
     let _held = generator();
-    let schedule = Schedule { steps: 50, warmup: 1, rate: 1e30 };
+    let schedule = Schedule::new(50, 1e30).warmup(1);
     let model = model(&tiny(), options(Attention::Exact), 1);
     let mut trainer = Trainer::new(model, schedule, AdamOptions::default(), 3).unwrap();
     let message = (0..50).find_map(|_| trainer.step(loss).err()).unwrap().to_string();
-    assert!(!message.is_empty() && !message.contains('\n'), "{message}");
+    assert!(message.starts_with("step ") && message.ends_with("; lower the rate"), "{message}");
+    assert!(!message.contains('\n'), "{message}");
+}
+
+/// A loss that is finite and has no gradient: the root at zero. What the engine has to say against it
+/// reaches the one who trains, who can go on with a better loss.
+#[test]
+fn a_failed_backward_pass_names_its_cause() {
+    let _held = generator();
+    let rootless = |model: &Bert| Ok((model.classify(&examples().0)? * 0.0).sqrt().sum());
+    for kind in Attention::all() {
+        let mut trainer = trainer(&tiny(), options(kind), 10);
+        let before = trainer.model().to_bytes().unwrap();
+        let message = trainer.step(rootless).unwrap_err().to_string();
+        // ELU and ReLU are tensor operations, which do not look at what they get.
+        let cause = match kind {
+            Attention::Elu | Attention::Relu => "the gradient is NaN or infinite",
+            _ => "the backward pass of attention failed: ",
+        };
+        assert!(message.starts_with(&format!("step 1: {cause}")), "{kind}: {message}");
+        assert!(message.ends_with("; lower the rate"), "{kind}: {message}");
+        assert!(cause.starts_with("the gradient") || message.contains("NaN at row"), "{message}");
+        assert_eq!(trainer.model().to_bytes().unwrap(), before);
+        trainer.step(loss).unwrap();
+    }
 }

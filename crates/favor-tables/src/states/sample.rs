@@ -5,13 +5,40 @@
 //! places. Equal rows have one place and are one item with their weights added, so that a table
 //! with few different rows is not sampled by chance.
 
-use super::{Batch, Setup, State, TargetUse, missing_target};
+use super::{Arguments, Batch, State, missing_target};
 use crate::Result;
 use crate::encode::to_texts;
+use crate::wire::Kind;
 use datafusion::arrow::array::{Array, ArrayRef, UInt64Array};
 use datafusion::arrow::compute::take;
+use favor::learn::Task;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// Which rows of a table are wanted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SampleJob {
+    /// What the target is for: a label, a number, or none.
+    pub(crate) task: Task,
+    /// The name of the target.
+    pub(crate) target: Option<String>,
+    /// The most different rows.
+    pub(crate) limit: usize,
+    /// Decides which.
+    pub(crate) seed: u64,
+}
+
+impl SampleJob {
+    /// The target where it is a number.
+    fn number(&self) -> Option<&str> {
+        self.target.as_deref().filter(|_| self.task == Task::Regress)
+    }
+
+    /// The target where it is a label.
+    fn label(&self) -> Option<&str> {
+        self.target.as_deref().filter(|_| self.task == Task::Classify)
+    }
+}
 
 /// Equal rows of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,30 +80,31 @@ impl Sample {
 }
 
 impl State for Sample {
-    fn new(_: &Setup) -> Self {
+    const KIND: Kind = Kind::SampleState;
+    type Job = SampleJob;
+
+    fn new(_: &Arguments, _: &SampleJob) -> Self {
         Self::default()
     }
 
-    fn update(&mut self, setup: &Setup, batch: &Batch<'_>) -> Result<()> {
-        let encoded = setup.encode::<f64>(batch)?;
+    fn update(&mut self, arguments: &Arguments, job: &SampleJob, batch: &Batch<'_>) -> Result<()> {
+        let encoded = arguments.encode::<f64>(batch, job.number())?;
         let kept = encoded.kept.as_deref();
-        let weights = setup.weights(batch, kept)?;
-        let values = match setup.target {
-            TargetUse::Value { .. } => setup.values(batch, kept)?,
-            TargetUse::Label => {
-                let target = batch.target.filter(|t| t.null_count() > 0);
-                if target.is_some() {
-                    return Err(missing_target(&setup.target_name, "null"));
-                }
-                vec![]
-            }
-            TargetUse::None => vec![],
+        let weights = arguments.weights(batch, kept)?;
+        let values = match job.number() {
+            Some(target) => batch.numbers(target, kept)?,
+            None => vec![],
         };
-        let full = self.items.len() >= setup.sample;
+        if let Some(name) = job.label()
+            && batch.target.is_some_and(|t| t.null_count() > 0)
+        {
+            return Err(missing_target(name, "null"));
+        }
+        let full = self.items.len() >= job.limit;
         let mut highest = self.items.last_key_value().filter(|_| full).map(|((h, _), _)| *h);
         let mut chosen = vec![];
         for i in 0..encoded.rows.rows() {
-            let place = place(setup.seed, encoded.rows.row(i));
+            let place = place(job.seed, encoded.rows.row(i));
             if highest.is_none_or(|highest| place <= highest) {
                 chosen.push((place, i));
             }
@@ -85,8 +113,8 @@ impl State for Sample {
         chosen.sort_by_key(|c| c.0);
         let original = |i: usize| kept.map_or(i, |k| k[i]) as u64;
         let rows: UInt64Array = chosen.iter().map(|c| original(c.1)).collect();
-        let labels = match (setup.target, batch.target) {
-            (TargetUse::Label, Some(target)) => {
+        let labels = match (job.label(), batch.target) {
+            (Some(_), Some(target)) => {
                 let chosen: ArrayRef = take(target, &rows, None)?;
                 Some(to_texts(&chosen)?)
             }
@@ -107,16 +135,16 @@ impl State for Sample {
             };
             let item = Item { row: encoded.rows.row(i).to_vec(), value, weight: 0.0 };
             self.items.entry((place, mark)).or_insert(item).weight += weight;
-            if self.items.len() >= setup.sample {
-                self.limit(setup.sample);
+            if self.items.len() >= job.limit {
+                self.limit(job.limit);
                 highest = self.items.last_key_value().map(|((h, _), _)| *h);
             }
         }
         Ok(())
     }
 
-    fn merge(&mut self, setup: &Setup, other: Self) -> Result<()> {
-        self.absorb(other, setup.sample);
+    fn merge(&mut self, _: &Arguments, job: &SampleJob, other: Self) -> Result<()> {
+        self.absorb(other, job.limit);
         Ok(())
     }
 

@@ -1,11 +1,21 @@
 //! The second pass: the features of the vectors, summed.
 
-use super::{Batch, Setup, State, TargetUse};
-use crate::{Error, Result};
-use favor::{KeySums, Matrix};
+use super::{Arguments, Batch, State};
+use crate::Result;
+use crate::wire::Kind;
+use favor::learn::Scaling;
+use favor::{FeatureMap, KeySums, Matrix};
 use serde::{Deserialize, Serialize};
 
-/// `Σ w S(y)` and, for a target that is a number, `Σ w t S(y)`, with the rows and their weight.
+/// The features to sum.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SumsJob {
+    pub(crate) map: FeatureMap,
+    /// A target to sum too, a column of numbers, and how it is scaled.
+    pub(crate) target: Option<(String, Scaling)>,
+}
+
+/// `Σ w S(y)` and, for a target `t`, `Σ w t S(y)`, with the rows of positive weight and their weight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SumsState {
     pub(crate) sums: Option<KeySums>,
@@ -14,38 +24,45 @@ pub(crate) struct SumsState {
 }
 
 impl State for SumsState {
-    fn new(_: &Setup) -> Self {
+    const KIND: Kind = Kind::SumsState;
+    type Job = SumsJob;
+
+    fn new(_: &Arguments, _: &SumsJob) -> Self {
         Self { sums: None, rows: 0, weight: 0.0 }
     }
 
-    fn update(&mut self, setup: &Setup, batch: &Batch<'_>) -> Result<()> {
-        let map = setup.map.as_ref().ok_or_else(|| Error::Engine("sums without a map".into()))?;
-        let encoded = setup.encode::<f32>(batch)?;
+    fn update(&mut self, arguments: &Arguments, job: &SumsJob, batch: &Batch<'_>) -> Result<()> {
+        let target = job.target.as_ref().map(|(name, _)| name.as_str());
+        let encoded = arguments.encode::<f32>(batch, target)?;
         let kept = encoded.kept.as_deref();
-        let weights = setup.weights(batch, kept)?;
+        let weights = arguments.weights(batch, kept)?;
         let count = encoded.rows.rows();
         if count == 0 {
             return Ok(());
         }
         let weight_of = |i: usize| weights.as_ref().map_or(1.0, |w| w[i]);
-        let values = match setup.target {
-            TargetUse::Value { centre, scale } => {
-                let targets = setup.values(batch, kept)?;
+        let values = match &job.target {
+            Some((name, scaling)) => {
+                let targets = batch.numbers(name, kept)?;
                 Matrix::from_fn(count, 2, |i, c| match c {
                     0 => weight_of(i) as f32,
-                    _ => (weight_of(i) * (targets[i] - centre) / scale) as f32,
+                    _ => (weight_of(i) * scaling.apply(targets[i])) as f32,
                 })
             }
-            _ => Matrix::from_fn(count, 1, |i, _| weight_of(i) as f32),
+            None => Matrix::from_fn(count, 1, |i, _| weight_of(i) as f32),
         };
-        let sums = self.sums.get_or_insert_with(|| KeySums::new(map, values.columns()));
-        sums.add_tiled(map, encoded.rows.view(), values.view())?;
-        self.rows += count as u64;
-        self.weight += (0..count).map(weight_of).sum::<f64>();
+        let sums = self.sums.get_or_insert_with(|| KeySums::new(&job.map, values.columns()));
+        sums.add(&job.map, encoded.rows.view(), values.view())?;
+        let (rows, weight) = match &weights {
+            Some(weights) => (weights.iter().filter(|w| **w > 0.0).count(), weights.iter().sum()),
+            None => (count, count as f64),
+        };
+        self.rows += rows as u64;
+        self.weight += weight;
         Ok(())
     }
 
-    fn merge(&mut self, _: &Setup, other: Self) -> Result<()> {
+    fn merge(&mut self, _: &Arguments, _: &SumsJob, other: Self) -> Result<()> {
         match (&mut self.sums, other.sums) {
             (Some(own), Some(new)) => own.merge(&new)?,
             (own @ None, new) => *own = new,

@@ -1,13 +1,21 @@
 //! What must be known before encoding: the categories of texts, and the means that stand for
 //! missing values.
 
-use super::{Batch, Setup, State};
-use crate::encode::{Kind, to_numbers, to_texts};
-use crate::{Error, Result};
+use super::{Arguments, Batch, State};
+use crate::encode::{ColumnKind, to_numbers, to_texts};
+use crate::wire::Kind;
+use crate::{Error, Remedy, Result};
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Float64Type;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// How much may be found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SurveyJob {
+    /// The most categories of a text column.
+    pub(crate) categories: usize,
+}
 
 /// One column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,18 +33,21 @@ pub(crate) struct Survey {
 }
 
 impl State for Survey {
-    fn new(setup: &Setup) -> Self {
-        let column = |kind: &Kind| match kind {
-            Kind::Text { .. } => SurveyColumn::Text(BTreeMap::new()),
+    const KIND: Kind = Kind::SurveyState;
+    type Job = SurveyJob;
+
+    fn new(arguments: &Arguments, _: &SurveyJob) -> Self {
+        let column = |kind: &ColumnKind| match kind {
+            ColumnKind::Text { .. } => SurveyColumn::Text(BTreeMap::new()),
             _ => SurveyColumn::Number { sum: 0.0, weight: 0.0 },
         };
-        Self { columns: setup.encoder.columns.iter().map(|c| column(&c.kind)).collect() }
+        Self { columns: arguments.encoder.columns.iter().map(|c| column(&c.kind)).collect() }
     }
 
-    fn update(&mut self, setup: &Setup, batch: &Batch<'_>) -> Result<()> {
-        let weights = setup.weights(batch, None)?;
+    fn update(&mut self, arguments: &Arguments, job: &SurveyJob, batch: &Batch<'_>) -> Result<()> {
+        let weights = arguments.weights(batch, None)?;
         let weight_of = |i: usize| weights.as_ref().map_or(1.0, |w| w[i]);
-        let columns = self.columns.iter_mut().zip(&setup.encoder.columns).zip(batch.columns);
+        let columns = self.columns.iter_mut().zip(&arguments.encoder.columns).zip(batch.columns);
         for ((state, column), array) in columns {
             match state {
                 SurveyColumn::Number { sum, weight } => {
@@ -56,7 +67,7 @@ impl State for Survey {
                             Some(weight) => *weight += weight_of(i),
                             None => {
                                 categories.insert(text.to_owned(), weight_of(i));
-                                check_limit(setup, &column.name, categories)?;
+                                check_limit(job, &column.name, categories)?;
                             }
                         }
                     }
@@ -66,8 +77,8 @@ impl State for Survey {
         Ok(())
     }
 
-    fn merge(&mut self, setup: &Setup, other: Self) -> Result<()> {
-        let columns = self.columns.iter_mut().zip(other.columns).zip(&setup.encoder.columns);
+    fn merge(&mut self, arguments: &Arguments, job: &SurveyJob, other: Self) -> Result<()> {
+        let columns = self.columns.iter_mut().zip(other.columns).zip(&arguments.encoder.columns);
         for ((own, new), column) in columns {
             match (own, new) {
                 (
@@ -81,9 +92,9 @@ impl State for Survey {
                     for (text, weight) in new {
                         *own.entry(text).or_insert(0.0) += weight;
                     }
-                    check_limit(setup, &column.name, own)?;
+                    check_limit(job, &column.name, own)?;
                 }
-                _ => return Err(Error::Engine("states of different tables".into())),
+                _ => return Err(Error::query("states of different tables")),
             }
         }
         Ok(())
@@ -94,16 +105,15 @@ impl State for Survey {
     }
 }
 
-fn check_limit(setup: &Setup, name: &str, categories: &BTreeMap<String, f64>) -> Result<()> {
-    if categories.len() <= setup.categories {
+fn check_limit(job: &SurveyJob, name: &str, categories: &BTreeMap<String, f64>) -> Result<()> {
+    if categories.len() <= job.categories {
         return Ok(());
     }
     let some: Vec<String> = categories.keys().take(3).map(|c| format!("'{c}'")).collect();
     let reason = format!(
-        "is text with more than {} different values ({}, …); leave it out with --ignore, or raise \
-         --categories",
-        setup.categories,
+        "is text with more than {} different values ({}, …)",
+        job.categories,
         some.join(", ")
     );
-    Err(Error::column(name, reason))
+    Err(Error::mendable(name, reason, Remedy::IgnoreOrMoreCategories))
 }

@@ -9,7 +9,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use favor::{Family, FeatureMap, Kernel, KeySums, Matrix};
 use favor_tables::datafusion;
 use favor_tables::{
-    Goal, Model, Progress, Request, Result, Sigma, Table, Wishes, fit, predictions, session,
+    FitRequest, Model, PredictOptions, Progress, Result, Table, Task, fit, predict, session,
 };
 use futures::TryStreamExt;
 use std::sync::Arc;
@@ -82,44 +82,30 @@ pub(crate) fn cut(batch: &RecordBatch, size: usize, workers: usize) -> Table {
     SessionContext::new_with_config(config).read_batches(pieces).unwrap().into()
 }
 
-pub(crate) fn classify() -> Request {
-    Request {
-        goal: Some(Goal::Classify),
-        target: Some("label".into()),
-        ignore: vec!["w".into(), "y".into()],
-        features: 64,
-        sigma: Sigma::Fixed(1.0),
-        ..Request::default()
-    }
+pub(crate) fn classify() -> FitRequest {
+    FitRequest::of("label").task(Task::Classify).ignore(["w", "y"]).features(64).bandwidth(1.0)
 }
 
-pub(crate) fn regress() -> Request {
-    Request {
-        goal: Some(Goal::Regress),
-        target: Some("y".into()),
-        ignore: vec!["w".into(), "label".into()],
-        ..classify()
-    }
+pub(crate) fn regress() -> FitRequest {
+    classify().task(Task::Regress).target("y").ignore(["w", "label"])
 }
 
-pub(crate) fn density() -> Request {
-    Request {
-        goal: Some(Goal::Density),
-        target: None,
-        columns: Some(vec!["a".into(), "b".into()]),
-        ignore: vec![],
-        ..classify()
-    }
+pub(crate) fn density() -> FitRequest {
+    FitRequest::density().columns(["a", "b"]).features(64).bandwidth(1.0)
 }
 
-pub(crate) fn fitted(batch: RecordBatch, request: &Request) -> Result<Model> {
+pub(crate) fn fitted(batch: RecordBatch, request: &FitRequest) -> Result<Model> {
     block(fit(&table(batch), request, &progress()))
 }
 
-pub(crate) fn predicted(model: &Model, batch: RecordBatch, wishes: &Wishes) -> Result<RecordBatch> {
+pub(crate) fn predicted(
+    model: &Model,
+    batch: RecordBatch,
+    options: &PredictOptions,
+) -> Result<RecordBatch> {
     let one: Table = session(Some(1)).read_batch(batch).unwrap().into();
     block(async {
-        let (schema, batches) = predictions(&one, model, wishes, &progress()).await?;
+        let (schema, batches) = predict(&one, model, options, &progress()).await?;
         let batches: Vec<RecordBatch> = batches.try_collect().await?;
         Ok(concat_batches(&schema, &batches)?)
     })
@@ -131,12 +117,12 @@ pub(crate) fn column(batch: &RecordBatch, name: &str) -> Vec<f64> {
     array.as_primitive::<Float64Type>().values().to_vec()
 }
 
-/// Probabilities of the three classes of `points`, one row a point.
+/// Probabilities of the three classes of `points`, one row per point.
 pub(crate) fn probabilities(model: &Model, batch: RecordBatch) -> Matrix<f64> {
-    let wishes = Wishes { probabilities: true, ..Wishes::default() };
-    let found = predicted(model, batch, &wishes).unwrap();
+    let options = PredictOptions::default().probabilities(true);
+    let found = predicted(model, batch, &options).unwrap();
     let columns: Vec<Vec<f64>> =
-        model.about().labels().iter().map(|l| column(&found, &format!("p_{l}"))).collect();
+        model.info().labels().iter().map(|l| column(&found, &format!("p_{l}"))).collect();
     Matrix::from_fn(found.num_rows(), columns.len(), |i, c| columns[c][i])
 }
 
@@ -179,9 +165,14 @@ pub(crate) fn plain(
     sums.apply(map, x.view()).unwrap().to_matrix().unwrap()
 }
 
-/// `K(X,Y)·C` exactly, for the Gaussian kernel with a factor.
-pub(crate) fn exact(sigma: f64, x: &Matrix<f64>, y: &Matrix<f64>, c: &Matrix<f64>) -> Matrix<f64> {
-    let kernel = Kernel::gaussian().scaled(sigma).unwrap();
+/// `K(X,Y)·C` exactly, for the Gaussian kernel of a bandwidth.
+pub(crate) fn exact(
+    bandwidth: f64,
+    x: &Matrix<f64>,
+    y: &Matrix<f64>,
+    c: &Matrix<f64>,
+) -> Matrix<f64> {
+    let kernel = Kernel::gaussian().scaled(1.0 / bandwidth).unwrap();
     kernel.product(x.view(), y.view(), c.view()).unwrap().to_matrix().unwrap()
 }
 

@@ -1,12 +1,14 @@
-//! Tables and wishes that make no sense.
+//! Tables and requests that make no sense.
 
 use crate::common::*;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use favor_tables::datafusion;
-use favor_tables::{Error, Goal, Prior, Request, Search, Sigma, Wishes, fit_like};
+use favor_tables::{
+    Error, FitRequest, PredictOptions, Prior, Remedy, Search, Setting, Task, fit_like,
+};
 use std::sync::Arc;
 
-fn refused(batch: RecordBatch, request: &Request, parts: &[&str]) {
+fn refused(batch: RecordBatch, request: &FitRequest, parts: &[&str]) {
     let message = match fitted(batch, request) {
         Err(error) => error.to_string(),
         Ok(_) => panic!("fitted, where {parts:?} was expected"),
@@ -32,26 +34,27 @@ fn with(name: &str, array: ArrayRef) -> RecordBatch {
 fn columns_that_are_not_there_are_named() {
     let base = classify();
     for request in [
-        Request { target: Some("lable".into()), ..base.clone() },
-        Request { columns: Some(vec!["a".into(), "lable".into()]), ..base.clone() },
-        Request { ignore: vec!["lable".into()], ..base.clone() },
-        Request { weight: Some("lable".into()), ..base.clone() },
+        base.clone().target("lable"),
+        base.clone().columns(["a", "lable"]),
+        base.clone().ignore(["lable"]),
+        base.clone().weight("lable"),
     ] {
         refused(points(0, 50), &request, &["column 'lable' is not in the table", "Colour"]);
     }
     let model = fitted(points(0, 100), &base).unwrap();
     let other = with("a", numbers((0..100).map(f64::from))).project(&[0, 1, 2, 4]).unwrap();
-    let message = predicted(&model, other.clone(), &Wishes::default()).unwrap_err().to_string();
+    let message =
+        predicted(&model, other.clone(), &PredictOptions::default()).unwrap_err().to_string();
     assert!(message.contains("column 'Colour' is not in the table"), "{message}");
     assert!(block(fit_like(&table(other), &model, &progress())).is_err());
-    let wishes = Wishes { keep: vec!["z".into()], ..Wishes::default() };
-    assert!(predicted(&model, points(0, 5), &wishes).is_err());
+    let options = PredictOptions::default().keep(["z"]);
+    assert!(predicted(&model, points(0, 5), &options).is_err());
 }
 
 #[test]
-fn contents_that_do_not_serve_are_named() {
+fn contents_that_cannot_be_used_are_named() {
     let flat = numbers((0..100).map(|_| 0.1 + 0.2));
-    refused(with("a", flat), &classify(), &["column 'a' is constant", "--ignore"]);
+    refused(with("a", flat), &classify(), &["column 'a' is constant", "; leave it out"]);
     refused(with("Colour", texts(["red"; 100])), &classify(), &["'Colour' is constant ('red')"]);
     let one: ArrayRef = Arc::new(Int64Array::from(vec![5; 100]));
     refused(with("label", one), &classify(), &["'label'", "one label, '5'"]);
@@ -70,72 +73,69 @@ fn contents_that_do_not_serve_are_named() {
     refused(
         with("Colour", many),
         &classify(),
-        &["'Colour' is text with more than 64 different values", "--categories"],
+        &["'Colour' is text with more than 64 different values", "or allow more categories"],
     );
     refused(points(0, 0), &classify(), &["the table has no rows"]);
     let negative = numbers((0..100).map(|i| 1.0 - f64::from(i == 9) * 3.0));
-    let weighted = Request { weight: Some("w".into()), ignore: vec!["y".into()], ..classify() };
+    let weighted = classify().weight("w").ignore(["y"]);
     refused(with("w", negative), &weighted, &["column 'w' holds the weight -2"]);
     refused(with("w", numbers([0.0; 100])), &weighted, &[]);
     let empty: ArrayRef = Arc::new(Float64Array::new_null(100));
-    let drop = Request { missing: favor_tables::Missing::Drop, ..classify() };
+    let drop = classify().missing(favor_tables::Missing::Drop);
     refused(with("a", empty), &drop, &["no rows without missing values"]);
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..3000));
     let x = numbers((0..3000).map(f64::from));
     let ids = RecordBatch::try_from_iter([("x", x), ("label", ids)]).unwrap();
-    refused(ids, &Request { ignore: vec![], ..classify() }, &["more than 1000 different labels"]);
+    refused(
+        ids,
+        &classify().ignore(Vec::<String>::new()),
+        &["more than 1000 different labels; is a regression meant?"],
+    );
 }
 
 #[test]
-fn wishes_that_cannot_be_met_are_named() {
+fn requests_that_cannot_be_met_are_named() {
     let base = classify();
+    let mut untold = base.clone();
+    untold.task = None;
     let cases = [
-        (Request { goal: None, ..base.clone() }, "give --classify or --regress"),
-        (Request { target: None, ..base.clone() }, "name the column to predict"),
-        (Request { features: 0, ..base.clone() }, "--features"),
-        (Request { sigma: Sigma::Fixed(-1.0), ..base.clone() }, "not a positive number"),
-        (Request { columns: Some(vec![]), ..base.clone() }, "no column is left"),
-        (Request { columns: Some(vec!["label".into()]), ..base.clone() }, "and elsewhere too"),
+        (untold, "say whether to classify or to regress"),
+        (FitRequest::default(), "name the column to predict, or ask for a density"),
+        (base.clone().features(0), "features: 0 features; give 1 to 1048576"),
+        (base.clone().bandwidth(-1.0), "bandwidth: -1 is not a positive number"),
+        (base.clone().columns(Vec::<String>::new()), "no column is left"),
+        (base.clone().columns(["label"]), "be target, weight or ignored too"),
+        (base.clone().task(Task::Regress).target("Colour"), "a regression needs a number"),
+        (FitRequest::density().columns(["a", "Colour"]), "a density needs numbers; leave it out"),
         (
-            Request { goal: Some(Goal::Regress), target: Some("Colour".into()), ..base.clone() },
-            "--regress needs a number",
+            base.clone().bandwidth(Search::CrossValidation { folds: 1 }),
+            "folds: 1 parts; give 2 or more",
         ),
         (
-            Request {
-                goal: Some(Goal::Density),
-                target: None,
-                columns: Some(vec!["a".into(), "Colour".into()]),
-                ..base.clone()
-            },
-            "a density needs numbers",
-        ),
-        (
-            Request { sigma: Sigma::Auto(Search::CrossValidation { folds: 1 }), ..base.clone() },
-            "give 2 or more",
-        ),
-        (
-            Request { prior: Prior::Given(vec![("0".into(), 1.0)]), ..base.clone() },
+            base.clone().prior(Prior::Given(vec![("0".into(), 1.0)])),
             "no number is given for the label '10'",
         ),
         (
-            Request {
-                prior: Prior::Given(
-                    ["0", "10", "20", "30"].map(|l| (l.to_string(), 0.25)).to_vec(),
-                ),
-                ..base.clone()
-            },
+            base.clone().prior(Prior::Given(
+                ["0", "10", "20", "30"].map(|l| (l.to_string(), 0.25)).to_vec(),
+            )),
             "'30' is none of the labels 0, 10, 20",
         ),
     ];
     for (request, part) in cases {
         refused(points(0, 100), &request, &[part]);
     }
-    let auto = Request { sigma: Sigma::Auto(Search::Validation), ..base };
-    refused(points(0, 6), &auto, &["6 different rows are too few"]);
+    let auto = base.bandwidth(Search::Validation);
+    refused(points(0, 6), &auto, &["bandwidth: 6 different rows are too few"]);
     let model = fitted(points(0, 100), &regress()).unwrap();
-    let wishes = Wishes { probabilities: true, ..Wishes::default() };
-    let error = predicted(&model, points(0, 5), &wishes).unwrap_err();
-    assert!(matches!(error, Error::Request { what: "--proba", .. }), "{error}");
+    let options = PredictOptions::default().probabilities(true);
+    let error = predicted(&model, points(0, 5), &options).unwrap_err();
+    assert!(matches!(error, Error::Request { setting: Setting::Probabilities, .. }), "{error}");
+    // What helps is a value too, for programs that have their own words for it.
+    let gaps = with("a", Arc::new(Float64Array::new_null(100)));
+    let error = fitted(gaps, &classify()).unwrap_err();
+    let remedy = Some(Remedy::DropOrFillMissing);
+    assert!(matches!(&error, Error::Column { remedy: r, .. } if *r == remedy), "{error}");
     for text in ["", "a=x", "a=0", "a=-1", "=", "uniformly"] {
         assert!(text.parse::<Prior>().is_err(), "{text}");
     }

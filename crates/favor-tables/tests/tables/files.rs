@@ -1,15 +1,15 @@
 //! Model files: they come back as they were, and no other bytes are taken for one.
 
 use crate::common::*;
-use favor_tables::{Model, Request, Search, Sigma};
+use favor_tables::{Model, Search};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::HashMap;
 
 fn models() -> Vec<Model> {
-    let auto = Sigma::Auto(Search::CrossValidation { folds: 3 });
+    let auto = Search::CrossValidation { folds: 3 };
     [classify(), regress(), density()]
         .into_iter()
-        .map(|r| fitted(points(0, 200), &Request { sigma: auto, features: 16, ..r }).unwrap())
+        .map(|r| fitted(points(0, 200), &r.bandwidth(auto).features(16)).unwrap())
         .collect()
 }
 
@@ -22,7 +22,7 @@ fn models_come_back_as_they_were() {
         let back = Model::load(&path).unwrap();
         assert_eq!(back, model);
         assert_eq!(Model::from_bytes(&model.to_bytes().unwrap()).unwrap(), model);
-        assert_eq!(back.merge(&model).unwrap().about().rows, 2 * model.about().rows);
+        assert_eq!(back.merge(&model).unwrap().info().rows, 2 * model.info().rows);
     }
 }
 
@@ -66,8 +66,8 @@ fn other_versions_and_foreign_files_are_named() {
     let bytes = model.to_bytes().unwrap();
     let refused = |bytes: &[u8]| Model::from_bytes(bytes).unwrap_err().to_string();
     assert_eq!(Model::from_bytes(&with_header(&bytes, |_| {})).unwrap(), *model);
-    let newer = refused(&with_header(&bytes, |h| h["version"] = 2.into()));
-    assert!(newer.contains("version 2") && newer.contains("reads version 1"), "{newer}");
+    let newer = refused(&with_header(&bytes, |h| h["version"] = 3.into()));
+    assert!(newer.contains("version 3") && newer.contains("reads version 2"), "{newer}");
     let other = refused(&with_header(&bytes, |h| h["schema"] = "favor.other".into()));
     assert!(other.contains("favor.other"), "{other}");
     let map = refused(&model.map().to_bytes().unwrap());
@@ -78,14 +78,16 @@ fn other_versions_and_foreign_files_are_named() {
     let foreign = safetensors::serialize([("x", view)], None).unwrap();
     assert!(refused(&foreign).contains("without the 'favor' entry"));
     // Numbers that no fit gives.
-    for (name, value) in [("sigma", -1.0), ("weight", 0.0)] {
-        let bad = with_header(&bytes, |h| h["about"][name] = value.into());
+    for (name, value) in [("bandwidth", -1.0), ("total_weight", 0.0)] {
+        let bad = with_header(&bytes, |h| h["info"][name] = value.into());
         assert!(refused(&bad).contains("out of its range"), "{name}");
     }
     let fewer = with_header(&bytes, |h| {
-        h["about"]["classes"].as_array_mut().unwrap().pop();
+        h["info"]["classes"].as_array_mut().unwrap().pop();
     });
     assert!(refused(&fewer).contains("sums of shape"));
+    let lost = with_header(&bytes, |h| h["info"]["rows"] = 199.into());
+    assert!(refused(&lost).contains("the first pass saw 200 rows and the second 199"));
 }
 
 #[test]

@@ -1,14 +1,16 @@
-//! Fits against the same computation by hand, and the choice of σ.
+//! Fits against the same computation by hand, and the choice of the bandwidth.
 
 use crate::common::*;
+use favor::learn::bandwidths;
 use favor::{Family, Kernel, Matrix, Moments};
-use favor_tables::{Prior, Request, Search, Sigma, Task, Wishes, evaluate, grid};
+use favor_tables::datafusion::arrow::array::RecordBatch;
+use favor_tables::{Bandwidth, PredictOptions, Prior, Search, Task, evaluate};
 
 #[test]
 fn classification_is_the_plain_sums_of_its_map() {
     let (train, test) = (points(0, 700), points(5000, 60));
     for family in [&POSITIVE[..], &[Family::Trig]].concat() {
-        let model = fitted(train.clone(), &Request { family, ..classify() }).unwrap();
+        let model = fitted(train.clone(), &classify().family(family)).unwrap();
         let (x, y) = (vectors(&test, &train), vectors(&train, &train));
         let of = classes(&train);
         let one_hot = Matrix::from_fn(700, 3, |i, c| f64::from(u8::from(of[i] == c)));
@@ -29,7 +31,7 @@ fn classification_is_the_plain_sums_of_its_map() {
 #[test]
 fn the_map_is_that_of_the_vectors() {
     let train = points(0, 700);
-    let request = Request { sigma: Sigma::Fixed(0.7), seed: 5, ..classify() };
+    let request = classify().bandwidth(1.0 / 0.7).seed(5);
     let model = fitted(train.clone(), &request).unwrap();
     let m = Moments::of(vectors(&train, &train).view()).unwrap();
     let kernel = Kernel::gaussian().scaled(0.7).unwrap();
@@ -47,21 +49,22 @@ fn the_map_is_that_of_the_vectors() {
 fn regression_is_the_plain_weighted_mean_of_its_map() {
     let (train, test) = (points(0, 700), points(5000, 60));
     for weight in [None, Some("w")] {
-        let request = Request {
-            weight: weight.map(str::to_owned),
-            ignore: vec!["label".into(), if weight.is_none() { "w" } else { "label" }.into()],
-            ..regress()
+        let request = match weight {
+            None => regress(),
+            Some(weight) => regress().ignore(["label"]).weight(weight),
         };
         let model = fitted(train.clone(), &request).unwrap();
-        let Task::Regress { .. } = model.about().task else { panic!("no regression") };
+        assert_eq!(model.info().task, Task::Regress);
         let weights = weight.map_or(vec![1.0; 700], |w| column(&train, w));
         let targets = column(&train, "y");
         let values = Matrix::from_fn(700, 2, |i, c| weights[i] * [1.0, targets[i]][c]);
         // Standardised by the moments that the model has, which know the weights.
         let (x, y) = (model_vectors(&model, &test), model_vectors(&model, &train));
         let sums = plain(model.map(), &x, &y, &values);
-        let found =
-            column(&predicted(&model, test.clone(), &Wishes::default()).unwrap(), "prediction");
+        let found = column(
+            &predicted(&model, test.clone(), &PredictOptions::default()).unwrap(),
+            "prediction",
+        );
         for (i, f) in found.iter().enumerate() {
             let wanted = sums[(i, 1)] / sums[(i, 0)];
             assert!((f - wanted).abs() < 10.0 * ROUNDING, "{f} against {wanted}");
@@ -70,13 +73,11 @@ fn regression_is_the_plain_weighted_mean_of_its_map() {
 }
 
 /// `vectors` with the centres and scales of a model.
-fn model_vectors(
-    model: &favor_tables::Model,
-    batch: &favor_tables::datafusion::arrow::array::RecordBatch,
-) -> Matrix<f64> {
+fn model_vectors(model: &favor_tables::Model, batch: &RecordBatch) -> Matrix<f64> {
     let mut out = vectors(batch, batch);
     for (l, name) in ["a", "b"].into_iter().enumerate() {
-        let favor_tables::Kind::Number { centre, scale } = model.about().encoder.columns[l].kind
+        let favor_tables::ColumnKind::Number { centre, scale } =
+            model.info().encoder.columns[l].kind
         else {
             panic!("{name} is a number")
         };
@@ -91,19 +92,11 @@ fn model_vectors(
 #[test]
 fn densities_are_normalised_in_the_units_of_the_table() {
     let train = points(0, 2000);
-    let request = Request {
-        columns: Some(vec!["a".into()]),
-        sigma: Sigma::Fixed(3.0),
-        features: 512,
-        ..density()
-    };
+    let request = density().columns(["a"]).bandwidth(1.0 / 3.0).features(512);
     let model = fitted(train.clone(), &request).unwrap();
     let grid: Vec<f64> = (0..2000).map(|i| 40.0 + 0.08 * f64::from(i)).collect();
-    let queries = favor_tables::datafusion::arrow::array::RecordBatch::try_from_iter([(
-        "a",
-        numbers(grid.iter().copied()),
-    )]);
-    let found = predicted(&model, queries.unwrap(), &Wishes::default()).unwrap();
+    let queries = RecordBatch::try_from_iter([("a", numbers(grid.iter().copied()))]);
+    let found = predicted(&model, queries.unwrap(), &PredictOptions::default()).unwrap();
     let (logs, errors) = (column(&found, "log_density"), column(&found, "relative_error"));
     let (mut total, mut variance) = (0.0, 0.0);
     for (log, error) in logs.iter().zip(&errors) {
@@ -113,7 +106,7 @@ fn densities_are_normalised_in_the_units_of_the_table() {
     // The errors of neighbours are the same at worst.
     assert!((total - 1.0).abs() < 4.0 * variance + 0.01, "{total} ± {variance}");
 
-    // And against the plain definition: K is the density of N(0, s²/σ²) but for its norm.
+    // And against the plain definition: K is the density of N(0, s²h²) but for its norm.
     let (mean, deviation) = {
         let a = column(&train, "a");
         let mean = a.iter().sum::<f64>() / 2000.0;
@@ -141,18 +134,42 @@ fn weights_are_repetitions() {
     let schema = train.schema();
     let repeated =
         favor_tables::datafusion::arrow::compute::concat_batches(&schema, &repeated).unwrap();
-    let weighted = Request { weight: Some("w".into()), ignore: vec!["y".into()], ..classify() };
-    for sigma in [Sigma::Fixed(1.0), Sigma::Auto(Search::Validation)] {
-        let a = fitted(train.clone(), &Request { sigma, ..weighted.clone() }).unwrap();
-        let b = fitted(repeated.clone(), &Request { sigma, ..classify() }).unwrap();
-        assert_eq!(a.about().sigma, b.about().sigma);
+    let weighted = classify().weight("w").ignore(["y"]);
+    for bandwidth in [Bandwidth::Fixed(1.0), Bandwidth::Auto(Search::Validation)] {
+        let a = fitted(train.clone(), &weighted.clone().bandwidth(bandwidth)).unwrap();
+        let b = fitted(repeated.clone(), &classify().bandwidth(bandwidth)).unwrap();
+        assert_eq!(a.info().bandwidth, b.info().bandwidth);
         let test = points(5000, 50);
         let off = difference(&probabilities(&a, test.clone()), &probabilities(&b, test));
         assert!(off < ROUNDING, "{off}");
         let weights = |m: &favor_tables::Model| -> Vec<f64> {
-            m.about().classes.iter().map(|c| c.weight).collect()
+            m.info().classes.iter().map(|c| c.weight).collect()
         };
         assert_eq!(weights(&a), weights(&b));
+    }
+}
+
+/// Rows of weight zero are as if they were not there, also where rows are counted.
+#[test]
+fn rows_of_weight_zero_count_for_nothing() {
+    let train = points(0, 300);
+    let weights: Vec<f64> = (0..300).map(|i| f64::from(u8::from(i < 200))).collect();
+    let mut columns = train.columns().to_vec();
+    columns[5] = numbers(weights);
+    let zeros = RecordBatch::try_new(train.schema(), columns).unwrap();
+    for request in [classify(), regress()] {
+        let mut weighted = request.clone().weight("w");
+        weighted.ignore.retain(|name| name != "w");
+        let a = fitted(zeros.clone(), &weighted).unwrap();
+        let b = fitted(train.slice(0, 200), &request).unwrap();
+        assert_eq!((a.info().rows, a.info().total_weight), (200, 200.0));
+        assert_eq!((a.moments().count(), &a.info().classes), (200, &b.info().classes));
+        let test = points(5000, 20);
+        let found = predicted(&a, test.clone(), &PredictOptions::default()).unwrap();
+        let wanted = predicted(&b, test, &PredictOptions::default()).unwrap();
+        let errors = |batch: &RecordBatch| column(batch, "relative_error");
+        let close = |(f, w): (&f64, &f64)| (f - w).abs() < 10.0 * ROUNDING * w;
+        assert!(errors(&found).iter().zip(&errors(&wanted)).all(close));
     }
 }
 
@@ -164,7 +181,7 @@ fn priors_multiply_the_classes() {
     let counts: Vec<f64> = (0..3).map(|c| of.iter().filter(|k| **k == c).count() as f64).collect();
     let given = Prior::Given(vec![("0".into(), 0.5), ("10".into(), 0.2), ("20".into(), 0.3)]);
     for (prior, wanted) in [(Prior::Uniform, [1.0; 3]), (given, [0.5, 0.2, 0.3])] {
-        let model = fitted(train.clone(), &Request { prior, ..classify() }).unwrap();
+        let model = fitted(train.clone(), &classify().prior(prior)).unwrap();
         let found = probabilities(&model, test.clone());
         let expected = Matrix::from_fn(40, 3, |i, c| by_data[(i, c)] * wanted[c] / counts[c]);
         assert!(difference(&found, &normalised(expected)) < 1e-9);
@@ -173,21 +190,23 @@ fn priors_multiply_the_classes() {
 
 /// The curve is that of the grid on the rows held out, and the best is taken.
 #[test]
-fn sigma_is_the_best_of_the_grid() {
-    assert_eq!(grid().len(), 10);
-    assert!((grid()[0] - 0.01).abs() < 1e-12 && (grid()[9] - 100.0).abs() < 1e-9);
+fn the_bandwidth_is_the_best_of_the_grid() {
+    let grid = bandwidths();
+    assert_eq!(grid.len(), 10);
+    assert!((grid[0] - 0.01).abs() < 1e-12 && (grid[9] - 100.0).abs() < 1e-9);
     let train = points(0, 900);
     for search in [Search::Validation, Search::CrossValidation { folds: 3 }] {
         for request in [classify(), regress(), density()] {
-            let request = Request { sigma: Sigma::Auto(search), ..request };
+            let request = request.bandwidth(search);
             let model = fitted(train.clone(), &request).unwrap();
-            let curve = model.about().curve.as_ref().unwrap();
+            let curve = model.info().curve.as_ref().unwrap();
             assert_eq!((curve.trials.len(), curve.search, curve.rows), (10, search, 900));
             let best = curve.trials.iter().map(|t| t.score).fold(f64::NEG_INFINITY, f64::max);
-            let chosen = curve.trials.iter().find(|t| t.sigma == model.about().sigma).unwrap();
+            let chosen = curve.best().unwrap();
+            assert_eq!(chosen.bandwidth, model.info().bandwidth);
             assert_eq!(chosen.score, best);
             // Far too wide a kernel sees no structure; the choice must beat it clearly.
-            let gain = chosen.score - curve.trials[0].score;
+            let gain = chosen.score - curve.trials[9].score;
             assert!(gain > 0.1, "{gain}: {curve:?}");
             assert!(chosen.exact > chosen.score - 0.2, "{chosen:?}");
         }
@@ -199,8 +218,7 @@ fn sigma_is_the_best_of_the_grid() {
 fn evaluation_puts_the_exact_kernel_beside() {
     let (train, test) = (points(0, 800), points(5000, 300));
     let model = fitted(train.clone(), &classify()).unwrap();
-    let found =
-        block(evaluate(&table(test.clone()), &model, &Wishes::default(), &progress())).unwrap();
+    let found = block(evaluate(&table(test.clone()), &model, None, &progress())).unwrap();
     let (x, y) = (vectors(&test, &train), vectors(&train, &train));
     let of = classes(&train);
     let one_hot = Matrix::from_fn(800, 3, |i, c| f64::from(u8::from(of[i] == c)));

@@ -5,8 +5,8 @@ use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::prelude::SessionContext;
 use favor_tables::datafusion;
 use favor_tables::{
-    Model, Source, Table, Wishes, aggregate_from_bytes, aggregate_to_bytes, aggregates, moments,
-    predict_from_bytes, predict_function, predict_to_bytes, register, sums,
+    Model, PredictOptions, Source, Table, aggregate_from_bytes, aggregate_to_bytes, aggregates,
+    moments, predict_function, register, scalar_from_bytes, scalar_to_bytes, sums,
 };
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn predictions_in_sql_are_the_predictions() {
     register(&session, "favor", &model).unwrap();
     let query = "select favor_predict(a, b, flag, \"Colour\") from points";
     let found = sql(&session, query);
-    let wanted = predicted(&model, test, &Wishes::default()).unwrap();
+    let wanted = predicted(&model, test, &PredictOptions::default()).unwrap();
     let found = datafusion::arrow::compute::concat_batches(&found[0].schema(), &found).unwrap();
     assert_eq!(found.column(0), wanted.column(0));
     // Constants, filters and groups work as with any function.
@@ -90,18 +90,22 @@ fn functions_travel_as_bytes() {
     let (model, test) = (model(), points(5000, 50));
     let session = plain_session(test.clone());
     let predict = predict_function("favor", &model).unwrap();
-    let bytes = predict_to_bytes(&predict).unwrap();
-    let copy = predict_from_bytes(predict.name(), &bytes).unwrap();
+    let bytes = scalar_to_bytes(&predict).unwrap();
+    let copy = scalar_from_bytes(predict.name(), &bytes).unwrap();
     assert_eq!(predict, copy);
     session.register_udf(copy);
     let found = sql(&session, "select favor_predict(a, b, flag, \"Colour\") from points");
-    let wanted = predicted(&model, test, &Wishes::default()).unwrap();
+    let wanted = predicted(&model, test, &PredictOptions::default()).unwrap();
     assert_eq!(found[0].column(0), wanted.column(0));
     for aggregate in aggregates("favor", &model).unwrap() {
         let bytes = aggregate_to_bytes(&aggregate).unwrap();
         assert_eq!(aggregate_from_bytes(aggregate.name(), &bytes).unwrap(), aggregate);
         assert!(aggregate_from_bytes(aggregate.name(), &bytes[..bytes.len() / 2]).is_err());
-        assert!(aggregate_from_bytes("favor_other", &bytes).is_err());
+        // The bytes say what they are, whatever the name.
+        let other = aggregate_from_bytes("mine", &bytes).unwrap();
+        assert_eq!((other.name(), aggregate_to_bytes(&other)), ("mine", Some(bytes.clone())));
+        let refused = scalar_from_bytes(aggregate.name(), &bytes).unwrap_err().to_string();
+        assert!(refused.contains("they hold an aggregate function"), "{refused}");
     }
     let foreign = datafusion::functions_aggregate::count::count_udaf();
     assert_eq!(aggregate_to_bytes(&Arc::unwrap_or_clone(foreign)), None);

@@ -6,9 +6,7 @@ mod errors;
 mod files;
 mod fitting;
 mod functions;
-#[cfg(feature = "linfa")]
-mod linfa;
 mod predicting;
-mod rows;
 mod sources;
 mod streaming;
+mod workers;

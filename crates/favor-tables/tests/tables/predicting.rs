@@ -8,7 +8,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::Float64Type;
 use favor::{Coupling, Family};
 use favor_tables::datafusion;
-use favor_tables::{Missing, Request, Sigma, Wishes};
+use favor_tables::{FitRequest, Missing, PredictOptions};
 use std::sync::Arc;
 
 /// A table of one column `x` that tells two labels apart.
@@ -29,9 +29,9 @@ fn labels_keep_their_type_and_value() {
     ];
     for labels in cases {
         let table = two_labels(labels.clone());
-        let request = Request { ignore: vec![], sigma: Sigma::Fixed(2.0), ..classify() };
+        let request = classify().ignore(Vec::<String>::new()).bandwidth(0.5);
         let model = fitted(table.clone(), &request).unwrap();
-        let found = predicted(&model, table, &Wishes::default()).unwrap();
+        let found = predicted(&model, table, &PredictOptions::default()).unwrap();
         assert_eq!(found.column(0).as_ref(), labels.as_ref(), "{}", labels.data_type());
     }
 }
@@ -42,8 +42,8 @@ fn classes_are_in_the_order_of_their_type() {
         datafusion::arrow::array::Int64Array::from_iter_values((0..60).map(|i| [10, 9, -2][i % 3]));
     let x = numbers((0..60).map(|i| (i % 3) as f64));
     let table = RecordBatch::try_from_iter([("x", x), ("label", Arc::new(labels) as ArrayRef)]);
-    let model = fitted(table.unwrap(), &Request { ignore: vec![], ..classify() }).unwrap();
-    assert_eq!(model.about().labels(), ["-2", "9", "10"]);
+    let model = fitted(table.unwrap(), &classify().ignore(Vec::<String>::new())).unwrap();
+    assert_eq!(model.info().labels(), ["-2", "9", "10"]);
 }
 
 /// A column with a null and a NaN.
@@ -71,39 +71,41 @@ fn with_gaps() -> RecordBatch {
 fn missing_values_are_refused_dropped_or_filled() {
     let gaps = with_gaps();
     let message = fitted(gaps.clone(), &classify()).unwrap_err().to_string();
-    assert!(message.contains("has missing values") && message.contains("--missing"), "{message}");
+    assert!(
+        message.contains("has missing values") && message.contains("fill in means"),
+        "{message}"
+    );
 
     // Dropped: as if the rows had not been there.
     let keep: Vec<usize> = (0..300).filter(|i| ![7, 11, 13].contains(i)).collect();
     let rows: Vec<RecordBatch> = keep.iter().map(|&i| points(0, 300).slice(i, 1)).collect();
     let whole = datafusion::arrow::compute::concat_batches(&points(0, 1).schema(), &rows).unwrap();
-    let drop = Request { missing: Missing::Drop, ..classify() };
+    let drop = classify().missing(Missing::Drop);
     let a = fitted(gaps.clone(), &drop).unwrap();
     let b = fitted(whole, &drop).unwrap();
-    assert_eq!(a.about().rows, 297);
+    assert_eq!(a.info().rows, 297);
     let test = points(5000, 30);
     let off = difference(&probabilities(&a, test.clone()), &probabilities(&b, test.clone()));
     assert!(off < ROUNDING, "{off}");
     // In predictions such rows stay, without one.
-    let found = predicted(&a, gaps.clone(), &Wishes::default()).unwrap();
+    let found = predicted(&a, gaps.clone(), &PredictOptions::default()).unwrap();
     assert_eq!(found.num_rows(), 300);
     let nulls: Vec<usize> = (0..300).filter(|&i| found.column(0).is_null(i)).collect();
     assert_eq!(nulls, [7, 11, 13]);
     assert!(found.column(1).is_null(7) && !found.column(1).is_null(8));
 
     // Filled: as if the means had been there.
-    let mean = Request { missing: Missing::Mean, ..classify() };
+    let mean = classify().missing(Missing::Mean);
     let model = fitted(gaps.clone(), &mean).unwrap();
-    assert_eq!(model.about().rows, 300);
-    let found = predicted(&model, gaps.clone(), &Wishes::default()).unwrap();
+    assert_eq!(model.info().rows, 300);
+    let found = predicted(&model, gaps.clone(), &PredictOptions::default()).unwrap();
     assert_eq!(found.column(0).null_count(), 0);
     let a = gaps.column(0).as_primitive::<Float64Type>();
     let there: Vec<f64> = a.iter().flatten().filter(|v| !v.is_nan()).collect();
     let centre = there.iter().sum::<f64>() / 298.0;
-    let filled = numbers((0..300).map(|i| match a.is_null(i) || a.value(i).is_nan() {
-        true => centre,
-        false => a.value(i),
-    }));
+    let filled = numbers(
+        (0..300).map(|i| if a.is_null(i) || a.value(i).is_nan() { centre } else { a.value(i) }),
+    );
     let mut by_hand: Vec<ArrayRef> = gaps.columns().to_vec();
     by_hand[0] = filled;
     let by_hand = RecordBatch::try_new(gaps.schema(), by_hand).unwrap();
@@ -119,11 +121,12 @@ fn texts_that_the_model_has_not_seen_are_missing() {
     let mut columns = new.columns().to_vec();
     columns[3] = texts(["red", "red", "violet", "red", "red"]);
     let new = RecordBatch::try_new(new.schema(), columns).unwrap();
-    let message = predicted(&model, new.clone(), &Wishes::default()).unwrap_err().to_string();
+    let message =
+        predicted(&model, new.clone(), &PredictOptions::default()).unwrap_err().to_string();
     assert!(message.contains("'violet'") && message.contains("'Colour'"), "{message}");
     for (missing, nulls) in [(Missing::Drop, 1), (Missing::Mean, 0)] {
-        let wishes = Wishes { missing: Some(missing), ..Wishes::default() };
-        let found = predicted(&model, new.clone(), &wishes).unwrap();
+        let options = PredictOptions::default().missing(missing);
+        let found = predicted(&model, new.clone(), &options).unwrap();
         assert_eq!((found.num_rows(), found.column(0).null_count()), (5, nulls));
     }
 }
@@ -132,14 +135,14 @@ fn texts_that_the_model_has_not_seen_are_missing() {
 fn kept_columns_and_order_are_those_of_the_table() {
     let model = fitted(points(0, 300), &classify()).unwrap();
     let test = points(5000, 20_000);
-    let wishes = Wishes { keep: vec!["y".into(), "a".into()], ..Wishes::default() };
-    let found = predicted(&model, test.clone(), &wishes).unwrap();
+    let options = PredictOptions::default().keep(["y", "a"]);
+    let found = predicted(&model, test.clone(), &options).unwrap();
     let schema = found.schema();
     let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
     assert_eq!(names, ["y", "a", "prediction", "relative_error"]);
     assert_eq!(column(&found, "y"), column(&test, "y"));
     assert_eq!(column(&found, "a"), column(&test, "a"));
-    let alone = predicted(&model, test.slice(12_345, 10), &Wishes::default()).unwrap();
+    let alone = predicted(&model, test.slice(12_345, 10), &PredictOptions::default()).unwrap();
     assert_eq!(&found.column(2).slice(12_345, 10), alone.column(0));
 }
 
@@ -155,18 +158,15 @@ fn predicted_errors_are_the_measured_ones() {
     };
     let (train, test) = (rows(0, 3000), rows(90_000, 5));
     let exact = {
-        let request = |features| Request {
-            columns: None,
-            sigma: Sigma::Fixed(0.8),
-            coupling: Coupling::Iid,
-            features,
-            ..density()
+        let request = |features| {
+            FitRequest::density().bandwidth(1.25).coupling(Coupling::Iid).features(features)
         };
         let model = fitted(train.clone(), &request(1)).unwrap();
-        let about = model.about().clone();
+        let info = model.info().clone();
         let standard = |batch: &RecordBatch| {
             favor::Matrix::from_fn(batch.num_rows(), 3, |i, l| {
-                let favor_tables::Kind::Number { centre, scale } = about.encoder.columns[l].kind
+                let favor_tables::ColumnKind::Number { centre, scale } =
+                    info.encoder.columns[l].kind
                 else {
                     panic!()
                 };
@@ -174,11 +174,12 @@ fn predicted_errors_are_the_measured_ones() {
             })
         };
         let ones = favor::Matrix::from_fn(3000, 1, |_, _| 1.0);
-        let sums = exact(0.8, &standard(&test), &standard(&train), &ones);
+        let sums = exact(1.25, &standard(&test), &standard(&train), &ones);
         // The same norm as the model's densities.
         let norm: f64 = (0..3)
             .map(|l| {
-                let favor_tables::Kind::Number { scale, .. } = about.encoder.columns[l].kind else {
+                let favor_tables::ColumnKind::Number { scale, .. } = info.encoder.columns[l].kind
+                else {
                     panic!()
                 };
                 (0.8 / scale / (2.0 * std::f64::consts::PI).sqrt()).ln()
@@ -189,18 +190,15 @@ fn predicted_errors_are_the_measured_ones() {
     for family in [Family::Balanced, Family::Sde] {
         let (mut measured, mut expected) = (0.0, 0.0);
         for seed in 0..60 {
-            let request = Request {
-                columns: None,
-                family,
-                sigma: Sigma::Fixed(0.8),
-                coupling: Coupling::Iid,
-                features: 512,
-                seed,
-                sample: 16,
-                ..density()
-            };
+            let request = FitRequest::density()
+                .family(family)
+                .bandwidth(1.25)
+                .coupling(Coupling::Iid)
+                .features(512)
+                .seed(seed)
+                .sample(16);
             let model = fitted(train.clone(), &request).unwrap();
-            let found = predicted(&model, test.clone(), &Wishes::default()).unwrap();
+            let found = predicted(&model, test.clone(), &PredictOptions::default()).unwrap();
             let (logs, errors) = (column(&found, "log_density"), column(&found, "relative_error"));
             for i in 0..5 {
                 measured += ((logs[i] - exact[i]).exp() - 1.0).powi(2);

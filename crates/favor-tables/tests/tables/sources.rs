@@ -4,7 +4,7 @@ use crate::common::*;
 use datafusion::arrow::array::RecordBatch;
 use favor_tables::datafusion;
 use favor_tables::{
-    Model, Request, Result, Search, Sigma, Source, Table, fit, session, write_file,
+    FitRequest, Missing, Model, Result, Search, Source, Table, fit, session, write_table,
 };
 use std::fs;
 use std::path::Path;
@@ -12,17 +12,21 @@ use std::path::Path;
 fn write(folder: &Path, name: &str, batch: RecordBatch) -> String {
     let path = folder.join(name);
     let schema = batch.schema();
-    let rows =
-        block(write_file(&path, &schema, Box::pin(futures::stream::iter([Ok(batch)])))).unwrap();
+    let rows = block(write_table(
+        &path,
+        &schema,
+        Box::pin(futures::stream::iter([Ok::<_, favor_tables::Error>(batch)])),
+    ))
+    .unwrap();
     assert!(rows > 0);
     path.display().to_string()
 }
 
 fn from(source: Source) -> Result<Model> {
-    from_with(source, &Request { sigma: Sigma::Auto(Search::Validation), ..classify() })
+    from_with(source, &classify().bandwidth(Search::Validation))
 }
 
-fn from_with(source: Source, request: &Request) -> Result<Model> {
+fn from_with(source: Source, request: &FitRequest) -> Result<Model> {
     block(async {
         let table = Table::open(&session(Some(2)), &source).await?;
         fit(&table, request, &progress()).await
@@ -48,9 +52,7 @@ fn refused(source: Source, parts: &[&str]) {
 fn every_format_and_way_gives_the_same_model() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name).display().to_string();
-    let wanted =
-        fitted(points(0, 600), &Request { sigma: Sigma::Auto(Search::Validation), ..classify() })
-            .unwrap();
+    let wanted = fitted(points(0, 600), &classify().bandwidth(Search::Validation)).unwrap();
     let whole: Vec<String> =
         ["w.csv", "w.parquet", "w.arrow"].map(|n| write(folder.path(), n, points(0, 600))).into();
     fs::create_dir(place("parts")).unwrap();
@@ -70,7 +72,8 @@ fn every_format_and_way_gives_the_same_model() {
         Source::Sql(query),
     ] {
         let model = from(source.clone()).unwrap();
-        assert_eq!((model.about().rows, model.about().sigma), (600, wanted.about().sigma));
+        let bandwidth = wanted.info().bandwidth;
+        assert_eq!((model.info().rows, model.info().bandwidth), (600, bandwidth));
         let test = points(5000, 50);
         let off = difference(&probabilities(&model, test.clone()), &probabilities(&wanted, test));
         assert!(off < ROUNDING, "{source:?}: {off}");
@@ -98,7 +101,7 @@ fn files_that_are_no_tables_are_refused() {
     refused(files(&[&place("x.txt")]), &["x.txt", "must end in .csv"]);
     refused(files(&[&good, &other]), &["another format"]);
     refused(files(&[]), &["give a file"]);
-    let request = Request { ignore: vec![], ..classify() };
+    let request = classify().ignore(Vec::<String>::new());
     let error = from_with(files(&[&place("header.csv")]), &request).unwrap_err().to_string();
     assert!(error.contains("no rows"), "{error}");
 }
@@ -108,11 +111,11 @@ fn queries_that_cannot_be_read_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let good = write(folder.path(), "good.parquet", points(0, 50));
     for (query, part) in [
-        ("selekt 1".to_string(), "--sql"),
+        ("selekt 1".to_string(), "query: "),
         (format!("select nothing from '{good}'"), "nothing"),
         ("select * from 'none.parquet'".to_string(), "none.parquet"),
-        (format!("copy (select * from '{good}') to '/tmp/never.parquet'"), "--sql"),
-        ("create table t as values (1)".to_string(), "--sql"),
+        (format!("copy (select * from '{good}') to '/tmp/never.parquet'"), "query: "),
+        ("create table t as values (1)".to_string(), "query: "),
     ] {
         refused(Source::Sql(query), &[part]);
     }
@@ -125,7 +128,7 @@ fn ragged_and_mistyped_lines_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.csv");
     let place = path.display().to_string();
-    let request = Request { ignore: vec![], ..classify() };
+    let request = classify().ignore(Vec::<String>::new());
     let told = |lines: &[String], parts: &[&str]| {
         fs::write(&path, lines.join("\n") + "\n").unwrap();
         let error = from_with(files(&[&place]), &request).unwrap_err().to_string();
@@ -159,14 +162,14 @@ fn empty_fields_of_csv_are_missing() {
     }
     fs::write(&path, text).unwrap();
     let source = files(&[&path.display().to_string()]);
-    let request = Request { ignore: vec![], ..classify() };
+    let request = classify().ignore(Vec::<String>::new());
     let error = from_with(source.clone(), &request).unwrap_err().to_string();
     assert!(error.contains("has missing values"), "{error}");
-    let drop = Request { missing: favor_tables::Missing::Drop, ..request.clone() };
+    let drop = request.clone().missing(Missing::Drop);
     // Left are the rows 0 (mod 6), of one label and one text each.
     let error = from_with(source.clone(), &drop).unwrap_err().to_string();
     assert!(error.contains("is constant"), "{error}");
-    let mean = Request { missing: favor_tables::Missing::Mean, ..request };
+    let mean = request.missing(Missing::Mean);
     let model = from_with(source, &mean).unwrap();
-    assert_eq!(model.about().rows, 60);
+    assert_eq!(model.info().rows, 60);
 }

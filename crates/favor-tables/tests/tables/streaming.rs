@@ -1,19 +1,19 @@
 //! Batches, workers, parts and later rows make no difference.
 
 use crate::common::*;
-use favor_tables::{Model, Request, Search, Sigma, fit, fit_like, update};
+use favor_tables::{FitRequest, Model, Search, fit, fit_like, update};
 
-fn auto(request: Request) -> Request {
-    Request { sigma: Sigma::Auto(Search::Validation), sample: 200, ..request }
+fn auto(request: FitRequest) -> FitRequest {
+    request.bandwidth(Search::Validation).sample(200)
 }
 
 /// That two models are of the same rows: counts and samples exactly, sums to rounding.
 fn assert_same(a: &Model, b: &Model, what: &str) {
-    let (x, y) = (a.about(), b.about());
-    assert_eq!((x.rows, x.sigma, x.labels()), (y.rows, y.sigma, y.labels()), "{what}");
-    let rows = |m: &Model| m.about().classes.iter().map(|c| c.rows).collect::<Vec<_>>();
+    let (x, y) = (a.info(), b.info());
+    assert_eq!((x.rows, x.bandwidth, x.labels()), (y.rows, y.bandwidth, y.labels()), "{what}");
+    let rows = |m: &Model| m.info().classes.iter().map(|c| c.rows).collect::<Vec<_>>();
     assert_eq!(rows(a), rows(b), "{what}");
-    assert!((x.weight / y.weight - 1.0).abs() < 1e-12, "{what}");
+    assert!((x.total_weight / y.total_weight - 1.0).abs() < 1e-12, "{what}");
     assert_eq!(a.sample_size(), b.sample_size(), "{what}");
     let close = |p: &[f64], q: &[f64]| p.iter().zip(q).all(|(p, q)| (p - q).abs() < 1e-9);
     assert!(close(a.moments().mean(), b.moments().mean()), "{what}");
@@ -22,22 +22,19 @@ fn assert_same(a: &Model, b: &Model, what: &str) {
         "{what}"
     );
     let test = points(90_000, 40);
-    let wishes = favor_tables::Wishes::default();
+    let options = favor_tables::PredictOptions::default();
     let (found, wanted) = (
-        predicted(a, test.clone(), &wishes).unwrap(),
-        predicted(b, test.clone(), &wishes).unwrap(),
+        predicted(a, test.clone(), &options).unwrap(),
+        predicted(b, test.clone(), &options).unwrap(),
     );
-    match x.classes.is_empty() {
-        true => {
-            let name = found.schema().field(0).name().clone();
-            for (f, w) in column(&found, &name).iter().zip(column(&wanted, &name)) {
-                assert!((f - w).abs() < 10.0 * ROUNDING, "{what}: {f} against {w}");
-            }
+    if x.classes.is_empty() {
+        let name = found.schema().field(0).name().clone();
+        for (f, w) in column(&found, &name).iter().zip(column(&wanted, &name)) {
+            assert!((f - w).abs() < 10.0 * ROUNDING, "{what}: {f} against {w}");
         }
-        false => {
-            let off = difference(&probabilities(a, test.clone()), &probabilities(b, test));
-            assert!(off < ROUNDING, "{what}: {off}");
-        }
+    } else {
+        let off = difference(&probabilities(a, test.clone()), &probabilities(b, test));
+        assert!(off < ROUNDING, "{what}: {off}");
     }
 }
 
@@ -65,7 +62,7 @@ fn the_order_of_rows_makes_no_difference() {
     let a = fitted(batch, &auto(classify())).unwrap();
     let b = fitted(turned, &auto(classify())).unwrap();
     assert_same(&a, &b, "order");
-    let samples = |m: &Model| m.about().curve.clone().unwrap().trials;
+    let samples = |m: &Model| m.info().curve.clone().unwrap().trials;
     for (s, t) in samples(&a).iter().zip(samples(&b)) {
         assert!((s.score - t.score).abs() < 1e-6 && (s.exact - t.exact).abs() < 1e-6);
     }
@@ -74,11 +71,9 @@ fn the_order_of_rows_makes_no_difference() {
 #[test]
 fn merging_halves_is_fitting_both() {
     for request in [classify(), regress(), density()] {
-        let weighted = Request {
-            weight: request.columns.is_none().then(|| "w".into()),
-            ignore: request.ignore.iter().filter(|n| *n != "w").cloned().collect(),
-            ..auto(request)
-        };
+        let mut weighted = auto(request);
+        weighted.weight = weighted.columns.is_none().then(|| "w".into());
+        weighted.ignore.retain(|name| name != "w");
         let first = fitted(points(0, 1000), &weighted).unwrap();
         let second = block(fit_like(&table(points(1000, 500)), &first, &progress())).unwrap();
         let both = block(fit_like(&table(points(0, 1500)), &first, &progress())).unwrap();
@@ -102,13 +97,13 @@ fn new_labels_become_classes() {
         favor_tables::datafusion::arrow::compute::filter_record_batch(&batch, &mask).unwrap()
     };
     let first = fitted(part(&|c| c != 1), &classify()).unwrap();
-    assert_eq!(first.about().labels(), ["0", "20"]);
+    assert_eq!(first.info().labels(), ["0", "20"]);
     let second = block(fit_like(&table(part(&|c| c == 1)), &first, &progress())).unwrap();
-    assert_eq!(second.about().labels(), ["10"]);
+    assert_eq!(second.info().labels(), ["10"]);
     let merged = first.merge(&second).unwrap();
     let both = block(fit_like(&table(batch.clone()), &first, &progress())).unwrap();
     assert_same(&merged, &both, "labels");
-    assert_eq!(merged.about().labels(), ["0", "10", "20"]);
+    assert_eq!(merged.info().labels(), ["0", "10", "20"]);
 }
 
 /// A table of few different rows is sampled with their frequencies.
@@ -119,22 +114,25 @@ fn equal_rows_are_one_item_of_the_sample() {
     let many =
         favor_tables::datafusion::arrow::compute::concat_batches(&batch.schema(), &many).unwrap();
     let model = fitted(many, &auto(classify())).unwrap();
-    assert_eq!((model.sample_size(), model.about().rows), (50, 2000));
+    assert_eq!((model.sample_size(), model.info().rows), (50, 2000));
 }
 
 #[test]
 fn models_of_other_maps_do_not_merge() {
     let first = fitted(points(0, 300), &classify()).unwrap();
     for (request, word) in [
-        (Request { seed: 9, ..classify() }, "maps"),
-        (Request { sigma: Sigma::Fixed(2.0), ..classify() }, "maps"),
-        (Request { ignore: vec!["w".into(), "y".into(), "a".into()], ..classify() }, "columns"),
+        (classify().seed(9), "maps"),
+        (classify().bandwidth(0.5), "maps"),
+        (classify().ignore(["w", "y", "a"]), "columns"),
         (regress(), "tasks"),
-        (Request { prior: favor_tables::Prior::Uniform, ..classify() }, "priors"),
+        (classify().prior(favor_tables::Prior::Uniform), "priors"),
     ] {
         let other = fitted(points(0, 300), &request).unwrap();
         let message = first.merge(&other).unwrap_err().to_string();
-        assert!(message.contains(word) && message.contains("--map-of"), "{message}");
+        assert!(
+            message.contains(word) && message.contains("with the map of the first"),
+            "{message}"
+        );
     }
     // Another table has other means, and so another encoding.
     let other = fitted(points(300, 300), &classify()).unwrap();

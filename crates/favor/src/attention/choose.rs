@@ -76,6 +76,15 @@ pub fn choose_heads<T: Scalar>(
     options: &AttentionOptions<'_>,
     tolerance: f64,
 ) -> Result<Vec<Choice>> {
+    T::choose_heads(maps, inputs, options, tolerance)
+}
+
+pub(crate) fn choose_all<T: Scalar>(
+    maps: &[FeatureMap],
+    inputs: Qkv<'_, T>,
+    options: &AttentionOptions<'_>,
+    tolerance: f64,
+) -> Result<Vec<Choice>> {
     let method = Method::Features(maps);
     let plan = Plan::new(&method, &inputs, options)?;
     let heads = plan.heads(&inputs, options).enumerate();

@@ -6,6 +6,7 @@ mod method;
 mod options;
 mod plan;
 
+pub(crate) use choose::choose_all;
 pub use choose::{Choice, choose_heads};
 pub use method::Method;
 pub use options::AttentionOptions;
@@ -69,11 +70,9 @@ pub fn attention<T: Scalar>(
     inputs: Qkv<'_, T>,
     options: &AttentionOptions<'_>,
 ) -> Result<Vec<T>> {
-    let plan = Plan::new(&method, &inputs, options)?;
-    let mut out = vec![T::default(); plan.outputs()];
-    plan.run_into(&inputs, options, &mut out, |i, head, out| {
-        plan.method(&method, i).forward(head, options, out)
-    })?;
+    let ([batch, heads, length, _], [.., columns]) = (inputs.q.shape(), inputs.v.shape());
+    let mut out = vec![T::default(); batch * heads * length * columns];
+    T::attention_into(method, inputs, options, &mut out)?;
     Ok(out)
 }
 
@@ -96,10 +95,7 @@ pub fn attention_into<T: Scalar>(
     options: &AttentionOptions<'_>,
     out: &mut [T],
 ) -> Result<()> {
-    let plan = Plan::new(&method, &inputs, options)?;
-    plan.run_into(&inputs, options, out, |i, head, out| {
-        plan.method(&method, i).forward(head, options, out)
-    })
+    T::attention_into(method, inputs, options, out)
 }
 
 /// The gradients of attention, each shaped as its input, one number after the other.
@@ -136,8 +132,30 @@ pub fn attention_backward<T: Scalar>(
     out_gradient: Tensor<'_, T>,
     options: &AttentionOptions<'_>,
 ) -> Result<Gradients<T>> {
+    T::attention_backward(method, inputs, out, out_gradient, options)
+}
+
+pub(crate) fn run_into<T: Scalar>(
+    method: Method<'_>,
+    inputs: Qkv<'_, T>,
+    options: &AttentionOptions<'_>,
+    out: &mut [T],
+) -> Result<()> {
     let plan = Plan::new(&method, &inputs, options)?;
-    plan.gradients(&inputs, (out, out_gradient), options, |i, head, gradients| {
-        plan.method(&method, i).backward(head, options, gradients)
+    plan.run_into(&inputs, options, out, |place, head, out| {
+        plan.method(&method, place).forward(head, options, out)
+    })
+}
+
+pub(crate) fn run_backward<T: Scalar>(
+    method: Method<'_>,
+    inputs: Qkv<'_, T>,
+    out: Tensor<'_, T>,
+    out_gradient: Tensor<'_, T>,
+    options: &AttentionOptions<'_>,
+) -> Result<Gradients<T>> {
+    let plan = Plan::new(&method, &inputs, options)?;
+    plan.gradients(&inputs, (out, out_gradient), options, |place, head, gradients| {
+        plan.method(&method, place).backward(head, options, gradients)
     })
 }

@@ -75,11 +75,6 @@ impl Plan {
         Ok(())
     }
 
-    /// All numbers of the output.
-    pub(super) fn outputs(&self) -> usize {
-        self.shape.iter().product()
-    }
-
     /// The map of the head at this place in the order.
     pub(super) fn map<'m>(&self, maps: &'m [FeatureMap], place: usize) -> &'m FeatureMap {
         let SequenceHead { batch, head, .. } = self.parts[place];
@@ -136,7 +131,7 @@ impl Plan {
         out: &mut [T],
         one: impl Fn(usize, Head<'_, T>, &mut [T]) -> Result<()> + Sync,
     ) -> Result<()> {
-        if out.len() != self.outputs() {
+        if out.len() != self.shape.iter().product::<usize>() {
             let reason = format!("{} numbers where {:?} is to be written", out.len(), self.shape);
             return Err(Error::invalid("output", reason));
         }

@@ -5,7 +5,7 @@ use super::mode::walk;
 use crate::engine::tensor::{Scalar, Tensor};
 use crate::engine::tile::Sums;
 use crate::store::{Array, Kind};
-use crate::{Error, FeatureMap, Float, Result};
+use crate::{Error, FeatureMap, Float, Qkv, Result};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype;
 
@@ -78,55 +78,7 @@ impl<T: Scalar> DecodeState<T> {
         k: Tensor<'_, T>,
         v: Tensor<'_, T>,
     ) -> Result<Vec<T>> {
-        let [batch, heads, length, dim] = q.shape();
-        let expected = [batch, heads, length, self.columns];
-        if (batch, heads) != (self.batch, self.heads)
-            || k.shape() != q.shape()
-            || v.shape() != expected
-        {
-            return Err(Error::invalid(
-                "tensors",
-                format!(
-                    "queries {:?}, keys {:?} and values {:?} do not fit a state of batch {}, {} heads \
-                     and values of dimension {}",
-                    q.shape(),
-                    k.shape(),
-                    v.shape(),
-                    self.batch,
-                    self.heads,
-                    self.columns
-                ),
-            ));
-        }
-        if let Some(map) = self.maps.iter().find(|m| m.dim() != dim) {
-            let reason = format!("a map of dimension {} for heads of {dim}", map.dim());
-            return Err(Error::invalid("maps", reason));
-        }
-        let mut out = vec![T::default(); batch * heads * length * self.columns];
-        if length == 0 {
-            return Ok(out);
-        }
-        let Self { maps, sums, columns, .. } = self;
-        let one = |i: usize, sums: &Sums<T::Real>, out: &mut [T]| {
-            let map = &maps[if maps.len() == 1 { 0 } else { i % heads }];
-            let packed = map.packed::<T::Real>().ok_or_else(not_positive)?;
-            let inputs = (
-                q.head(i / heads, i % heads, 0, length),
-                k.head(i / heads, i % heads, 0, length),
-                v.head(i / heads, i % heads, 0, length),
-            );
-            walk(inputs, packed, sums.clone(), None, 0, out)
-        };
-        let parts = out.chunks_mut(length * *columns);
-        // A single token is too little work to share out.
-        let next: Result<Vec<_>> = if length * batch * heads < 64 {
-            parts.zip(sums.iter()).enumerate().map(|(i, (o, s))| one(i, s, o)).collect()
-        } else {
-            let parts: Vec<_> = parts.zip(sums.iter()).enumerate().collect();
-            parts.into_par_iter().map(|(i, (o, s))| one(i, s, o)).collect()
-        };
-        *sums = next?;
-        Ok(out)
+        T::advance(self, Qkv::new(q, k, v))
     }
 
     /// The state as bytes of a safetensors file, without the maps.
@@ -185,6 +137,59 @@ impl<T: Scalar> DecodeState<T> {
         }
         Ok(state)
     }
+}
+
+pub(crate) fn advance<T: Scalar>(state: &mut DecodeState<T>, inputs: Qkv<'_, T>) -> Result<Vec<T>> {
+    let Qkv { q, k, v } = inputs;
+    let [batch, heads, length, dim] = q.shape();
+    let expected = [batch, heads, length, state.columns];
+    if (batch, heads) != (state.batch, state.heads)
+        || k.shape() != q.shape()
+        || v.shape() != expected
+    {
+        return Err(Error::invalid(
+            "tensors",
+            format!(
+                "queries {:?}, keys {:?} and values {:?} do not fit a state of batch {}, {} heads \
+                     and values of dimension {}",
+                q.shape(),
+                k.shape(),
+                v.shape(),
+                state.batch,
+                state.heads,
+                state.columns
+            ),
+        ));
+    }
+    if let Some(map) = state.maps.iter().find(|m| m.dim() != dim) {
+        let reason = format!("a map of dimension {} for heads of {dim}", map.dim());
+        return Err(Error::invalid("maps", reason));
+    }
+    let mut out = vec![T::default(); batch * heads * length * state.columns];
+    if length == 0 {
+        return Ok(out);
+    }
+    let DecodeState { maps, sums, columns, .. } = state;
+    let one = |i: usize, sums: &Sums<T::Real>, out: &mut [T]| {
+        let map = &maps[if maps.len() == 1 { 0 } else { i % heads }];
+        let packed = map.packed::<T::Real>().ok_or_else(not_positive)?;
+        let inputs = (
+            q.head(i / heads, i % heads, 0, length),
+            k.head(i / heads, i % heads, 0, length),
+            v.head(i / heads, i % heads, 0, length),
+        );
+        walk(inputs, packed, sums.clone(), None, 0, out)
+    };
+    let parts = out.chunks_mut(length * *columns);
+    // A single token is too little work to share out.
+    let next: Result<Vec<_>> = if length * batch * heads < 64 {
+        parts.zip(sums.iter()).enumerate().map(|(i, (o, s))| one(i, s, o)).collect()
+    } else {
+        let parts: Vec<_> = parts.zip(sums.iter()).enumerate().collect();
+        parts.into_par_iter().map(|(i, (o, s))| one(i, s, o)).collect()
+    };
+    *sums = next?;
+    Ok(out)
 }
 
 fn not_positive() -> Error {

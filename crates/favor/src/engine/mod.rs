@@ -5,9 +5,11 @@
 //! - `tensor`: tensors of any strides and number format,
 //! - `tile`: a block of rows packed, projected and turned into features while it is in cache,
 //! - `mode`: what is computed of one head, forward and backward,
-//! - `decode`: attention token by token.
+//! - `decode`: attention token by token,
+//! - `entry`: all of it once per number format.
 
 mod decode;
+pub(crate) mod entry;
 pub(crate) mod mode;
 pub(crate) mod tensor;
 mod tile;

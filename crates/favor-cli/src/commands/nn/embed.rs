@@ -5,7 +5,7 @@ use crate::failure::Outcome;
 use crate::terminal::Bar;
 use favor_io::write_atomically;
 use favor_nn::run::{EmbedRequest, embed};
-use favor_nn::{AttentionOptions, Error};
+use favor_nn::{Error, Statistics};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -21,7 +21,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Files with one text a line
+    /// Files with one text per line
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Folder with config.json, model.safetensors, and tokenizer.json or vocab.txt
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Leave vectors as long as they are
     #[arg(long)]
     no_normalise: bool,
-    /// The file to write, .npy or .tsv; by default numbers are printed, one line a text
+    /// The file to write, .npy or .tsv; by default numbers are printed, one line per text
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Decides the draw of the features
@@ -52,17 +52,11 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let npy = self.out.as_ref().is_some_and(|out| out.extension().is_some_and(|e| e == "npy"));
-        let request = EmbedRequest {
-            texts: self.texts()?,
-            attention: AttentionOptions {
-                statistics: favor_nn::Statistics::PerSequence,
-                ..self.attention.options(self.seed)
-            },
-            model: self.model,
-            length: self.length,
-            batch: self.batch,
-            normalise: !self.no_normalise,
-        };
+        let attention = self.attention.options(self.seed).statistics(Statistics::PerSequence);
+        let request = EmbedRequest::new(&self.model, self.texts()?, attention)
+            .length(self.length)
+            .batch(self.batch)
+            .normalise(!self.no_normalise);
         let bar = Bar::new("embed");
         let found = embed(&request, &|tick| bar.show(tick))?;
         drop(bar);
@@ -85,9 +79,10 @@ impl Arguments {
         let mut texts = Vec::new();
         for path in &self.files {
             let text = favor_nn::text::read(path)?;
-            match self.whole {
-                true => texts.push(text),
-                false => texts.extend(text.lines().map(str::to_owned)),
+            if self.whole {
+                texts.push(text);
+            } else {
+                texts.extend(text.lines().map(str::to_owned));
             }
         }
         Ok(texts)

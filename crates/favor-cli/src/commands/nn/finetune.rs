@@ -65,28 +65,22 @@ pub(super) struct TuningArguments {
 
 impl TuningArguments {
     pub(super) fn options(&self, seed: u64) -> TuningOptions {
-        TuningOptions {
-            epochs: self.epochs,
-            batch: self.batch,
-            rate: self.rate,
-            length: self.length,
-            examples: self.examples,
-            seed,
-            ..TuningOptions::default()
-        }
+        TuningOptions::default()
+            .epochs(self.epochs)
+            .batch(self.batch)
+            .rate(self.rate)
+            .length(self.length)
+            .examples(self.examples)
+            .seed(seed)
     }
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = FinetuneRequest {
-            attention: self.attention.training(self.seed, &self.redraw),
-            options: self.tuning.options(self.seed),
-            model: self.model,
-            task: self.task,
-            data: data_folder(self.data).path,
-            out: self.out,
-        };
+        let request = FinetuneRequest::new(self.model, self.task, self.out)
+            .data(data_folder(self.data).path)
+            .attention(self.attention.training(self.seed, &self.redraw))
+            .options(self.tuning.options(self.seed));
         let found = watched("finetune", |watch| finetune(&request, watch))?;
         let [train, dev] = found.examples;
         let mut text = format!("learned from {train} examples, judged by {dev}\n");

@@ -70,18 +70,14 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = GlueRequest {
-            model: self.model,
-            data: data_folder(self.data).path,
-            out: self.out,
-            tasks: if self.only_drop_in { vec![] } else { self.tasks },
-            attentions: self.attentions,
-            features: self.features,
-            seeds: self.seeds,
-            options: self.tuning.options(0),
-            redraw: self.redraw.steps(),
-            drop_in: !self.no_drop_in,
-        };
+        let request = GlueRequest::new(self.model, data_folder(self.data).path, self.out)
+            .tasks(if self.only_drop_in { vec![] } else { self.tasks })
+            .attentions(self.attentions)
+            .features(self.features)
+            .seeds(self.seeds)
+            .options(self.tuning.options(0))
+            .redraw(self.redraw.steps())
+            .drop_in(!self.no_drop_in);
         let ahead = watched("glue", |watch| plan(&request, watch))?;
         print(&ahead.to_text())?;
         if self.dry_run {

@@ -1,11 +1,9 @@
 //! The subcommands on transformers: what they share.
 
-pub(super) mod asr;
 pub(super) mod embed;
 pub(super) mod finetune;
 pub(super) mod glue;
 pub(super) mod pretrain;
-pub(super) mod speech;
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal::Bar;
@@ -19,40 +17,45 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// Which attention.
 #[derive(Debug, clap::Args)]
 pub(super) struct AttentionArguments {
-    /// exact, elu, relu, pos (FAVOR+), ge (FAVOR++), sade and sde (FAVOR#), ade, balanced or auto
-    #[arg(long, value_name = "NAME", default_value = "exact")]
+    #[arg(long, value_name = "NAME", default_value = "exact", help = kinds())]
     attention: Attention,
     /// The number of features of each head
     #[arg(long, value_name = "M", default_value_t = 128)]
     features: usize,
 }
 
+/// The names of all kinds of attention.
+fn kinds() -> String {
+    let names: Vec<&str> = Attention::all().map(Attention::name).collect();
+    format!("One of {}", names.join(", "))
+}
+
 /// How maps follow a training.
 #[derive(Debug, clap::Args)]
 pub(super) struct Redraw {
-    /// Fit the maps anew, with a new draw, after so many steps; 0: never
+    /// Fit the maps again, with a new draw, after so many steps; 0: never
     #[arg(long, value_name = "N", default_value_t = 100)]
     redraw: u64,
 }
 
 impl Redraw {
-    fn steps(&self) -> Option<u64> {
+    pub(super) fn steps(&self) -> Option<u64> {
         (self.redraw > 0).then_some(self.redraw)
     }
 }
 
 impl AttentionArguments {
-    fn options(&self, seed: u64) -> AttentionOptions {
-        AttentionOptions { seed, ..AttentionOptions::new(self.attention, self.features) }
+    pub(super) fn options(&self, seed: u64) -> AttentionOptions {
+        AttentionOptions::new(self.attention, self.features).seed(seed)
     }
 
-    fn training(&self, seed: u64, redraw: &Redraw) -> AttentionOptions {
-        AttentionOptions { redraw: redraw.steps(), ..self.options(seed) }
+    pub(super) fn training(&self, seed: u64, redraw: &Redraw) -> AttentionOptions {
+        self.options(seed).redraw(redraw.steps())
     }
 }
 
 /// Runs a training with a bar. Ctrl-C ends it after the step under way; a second one at once.
-fn watched<T>(
+pub(super) fn watched<T>(
     name: &'static str,
     work: impl FnOnce(Watch<'_>) -> favor_nn::Result<T>,
 ) -> Result<T, Failure> {
@@ -67,6 +70,6 @@ fn watched<T>(
     Ok(work(Watch { listener: &listener, stop: &STOP })?)
 }
 
-fn print(text: &str) -> Outcome {
+pub(super) fn print(text: &str) -> Outcome {
     crate::terminal::print(text)
 }

@@ -53,26 +53,22 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-pub(super) fn shape(text: &str) -> Result<[usize; 3], String> {
+pub(in super::super) fn shape(text: &str) -> Result<[usize; 3], String> {
     let parts: Vec<usize> = text.split(',').filter_map(|p| p.trim().parse().ok()).collect();
     parts.try_into().map_err(|_| "give width, layers and heads, as in 256,4,8".to_owned())
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let request = PretrainRequest {
-            attention: self.attention.training(self.seed, &self.redraw),
-            corpus: self.corpus,
-            model: self.model,
-            shape: self.new,
-            out: self.out,
-            steps: self.steps,
-            batch: self.batch,
-            length: self.length,
-            rate: self.rate,
-            warmup: self.warmup,
-            seed: self.seed,
-        };
+        let request = PretrainRequest::new(self.corpus, self.model, self.out)
+            .attention(self.attention.training(self.seed, &self.redraw))
+            .shape(self.new)
+            .steps(self.steps)
+            .batch(self.batch)
+            .length(self.length)
+            .rate(self.rate)
+            .warmup(self.warmup)
+            .seed(self.seed);
         let found = watched("pretrain", |watch| pretrain(&request, watch))?;
         let [learned, judged] = found.pieces;
         print(&format!(

@@ -1,9 +1,10 @@
 //! `favor evaluate`.
 
+use super::backend::Backend;
 use super::{Data, run};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::terminal;
-use favor_tables::{Missing, Model, Table, Wishes, evaluate, session};
+use favor_tables::{Missing, Model};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
@@ -22,6 +23,8 @@ pub(crate) struct Arguments {
     model: PathBuf,
     #[command(flatten)]
     data: Data,
+    #[command(flatten)]
+    backend: Backend,
     /// What to do with missing values: error, drop or mean; as the model does by default
     #[arg(long, value_name = "HOW")]
     missing: Option<Missing>,
@@ -33,11 +36,8 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let model = Model::load(&self.model)?;
-        let (source, threads) = (self.data.source(), self.data.threads);
-        let wishes = Wishes { missing: self.missing, ..Wishes::default() };
-        let found = run(threads, async |progress| {
-            let table = Table::open(&session(threads), &source).await?;
-            Ok::<_, Failure>(evaluate(&table, &model, &wishes, &progress).await?)
+        let found = run(self.data.threads, async |progress| {
+            self.backend.evaluate(&self.data, &model, self.missing, &progress).await
         })?;
         terminal::print(&if self.json { found.to_json() } else { found.to_text() })
     }

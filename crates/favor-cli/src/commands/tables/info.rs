@@ -9,7 +9,7 @@ const EXAMPLES: &str = "Examples:
   favor info model.favor
   favor info model.favor --json";
 
-/// Say what a model is: columns, classes, features, σ and its curve, predicted error.
+/// Say what a model is: columns, classes, features, bandwidth and its curve, predicted error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

@@ -34,7 +34,7 @@ impl Arguments {
         }
         let Some(model) = merged else { return Ok(()) };
         model.save(&self.out)?;
-        let rows = model.about().rows;
+        let rows = model.info().rows;
         terminal::print(&format!("wrote {}, a model of {rows} rows\n", self.out.display()))
     }
 }

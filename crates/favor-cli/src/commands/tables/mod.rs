@@ -1,10 +1,10 @@
 //! The subcommands on tables: what they share.
 
+mod backend;
 pub(super) mod evaluate;
 pub(super) mod fit;
 pub(super) mod info;
 pub(super) mod merge;
-pub(super) mod place;
 pub(super) mod predict;
 pub(super) mod update;
 
@@ -39,7 +39,7 @@ impl Data {
     }
 }
 
-/// Runs asynchronous work while a bar on standard error shows rows and rows a second.
+/// Runs asynchronous work while a bar on standard error shows rows and rows per second.
 pub(super) fn run<T: Send>(
     threads: Option<usize>,
     work: impl AsyncFnOnce(Arc<Progress>) -> Result<T, Failure> + Send,

@@ -6,7 +6,7 @@ use crate::engine::tensor::Scalar;
 use crate::engine::tensor::Strided;
 use crate::engine::tile::Sums;
 use crate::engine::tile::{GradientTile, OutputGradients, SumGradients, add_outer, feature_panels};
-use crate::engine::tile::{Scratch, times_rows, write_rows};
+use crate::engine::tile::{Product, Scratch, write_rows};
 use crate::map::PackedMap;
 use crate::simd::Constants;
 use rayon::prelude::*;
@@ -135,7 +135,7 @@ pub(crate) fn key_gradients<T: Scalar>(
                 );
                 let features = (&features[..], tile.stride);
                 let right = (&through.values[..], through.width);
-                times_rows(kernels, features, side.features, rows.len(), right, &mut values);
+                Product::new(kernels, features, rows.len()).rows(side.features, right, &mut values);
                 write_rows(&values, through.width, rows, start, columns, out_v);
                 match v.in_place(rows) {
                     Some(data) if columns == through.width => {

@@ -13,7 +13,7 @@ use crate::engine::tensor::Scalar;
 use crate::engine::tensor::Strided;
 use crate::engine::tile::Sums;
 use crate::engine::tile::add_outer;
-use crate::engine::tile::{Scratch, times_rows};
+use crate::engine::tile::{Product, Scratch};
 use crate::map::PackedMap;
 use crate::simd::{Gemm, GemmTransposed, Layout, Prefetch, Real};
 use rayon::prelude::*;
@@ -326,7 +326,7 @@ fn write_outputs<T: Scalar>(
     let Loaded { sums, keys, queries, key_rows, weights, start, rows } = tile;
     let Scratch { kernels, features, terms, values, value_width, stride, .. } = queries;
     let right = (&sums.values[..], sums.width);
-    times_rows(kernels, (features, *stride), depth, rows, right, values);
+    Product::new(kernels, (features, *stride), rows).rows(depth, right, values);
     let count = key_rows.len();
     for first in (0..rows).step_by(STRIP) {
         let strip = STRIP.min(rows - first);

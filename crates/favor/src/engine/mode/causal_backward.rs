@@ -10,7 +10,7 @@ use super::forward::visible;
 use crate::engine::tensor::Scalar;
 use crate::engine::tile::Sums;
 use crate::engine::tile::{GradientTile, OutputGradients, SumGradients, add_outer, feature_panels};
-use crate::engine::tile::{times_rows, write_rows};
+use crate::engine::tile::{Product, write_rows};
 use crate::map::PackedMap;
 use crate::simd::{Constants, Gemm, GemmTransposed, Prefetch, Real};
 use crate::{Float, Result};
@@ -128,7 +128,7 @@ fn key_gradients<T: Scalar>(
             // Values: through the later queries, then through the tile's own.
             let features = (&loaded.keys.features[..], tile.stride);
             let right = (&through.values[..], through.width);
-            times_rows(kernels, features, side.features, count, right, &mut values);
+            Product::new(kernels, features, count).rows(side.features, right, &mut values);
             let shape = Gemm {
                 rows: count,
                 columns: outputs.width,

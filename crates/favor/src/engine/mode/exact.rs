@@ -4,7 +4,7 @@
 use super::forward::{normalise, piece, visible};
 use crate::engine::tensor::Scalar;
 use crate::engine::tensor::Strided;
-use crate::engine::tile::{add_times_rows, multiply_columns, overflow};
+use crate::engine::tile::{Product, overflow};
 use crate::engine::tile::{pack_rows, packed_rows, squared_norm};
 use crate::map::Panels;
 use crate::simd::{Aligned, Kernels, Layout, Real};
@@ -164,7 +164,8 @@ impl<R: Real> SoftmaxTile<R> {
             let stop = (start + BLOCK).min(limit);
             let stride = stride::<R>();
             let (left, c) = ((queries, self.dim), (&mut self.weights[..], stride));
-            let width = multiply_columns(self.kernels, &keys.panels, (start, stop), count, left, c);
+            let width =
+                Product::new(self.kernels, left, count).panels(&keys.panels, (start, stop), c);
             let tile = Layout { rows: count, columns: width, stride };
             for i in 0..count {
                 let visible = seen(first + i).saturating_sub(start);
@@ -185,7 +186,7 @@ impl<R: Real> SoftmaxTile<R> {
             }
             let right = (&keys.values[start * value_width..], value_width);
             let left = (&self.weights[..], stride);
-            add_times_rows(self.kernels, left, stop - start, count, right, outputs);
+            Product::new(self.kernels, left, count).add_rows(stop - start, right, outputs);
         }
     }
 }

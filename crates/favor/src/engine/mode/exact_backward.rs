@@ -4,7 +4,7 @@ use super::backward::{HeadGradients, HeadInputs};
 use super::exact::{BLOCK, PackedKeys, ROWS, forward, stride};
 use crate::engine::tensor::Scalar;
 use crate::engine::tensor::Strided;
-use crate::engine::tile::{add_times_rows, multiply_columns, write_rows};
+use crate::engine::tile::{Product, write_rows};
 use crate::engine::tile::{pack_rows, packed_rows, squared_norm};
 use crate::map::Panels;
 use crate::simd::{Aligned, Constants, Kernels, Layout, Real};
@@ -124,7 +124,7 @@ impl<T: Scalar> Pairs<'_, T> {
                 );
                 let right = (&key_rows[from * width..], width);
                 let left = (&buffers.gradient[..], stride::<T::Real>());
-                add_times_rows(kernels, left, range.1 - range.0, count, right, &mut sums);
+                Product::new(kernels, left, count).add_rows(range.1 - range.0, right, &mut sums);
             }
             for (out, row) in out.chunks_mut(dim).zip(sums.chunks(width)) {
                 T::scaled_into(row, T::Real::ONE, out);
@@ -188,11 +188,8 @@ impl<T: Scalar> Pairs<'_, T> {
                     }
                     let (weights, stride) = (&buffers.weights[..], stride::<T::Real>());
                     let right = (&gradient_rows[from * value_width..], value_width);
-                    add_times_rows(
-                        kernels,
-                        (weights, stride),
+                    Product::new(kernels, (weights, stride), count).add_rows(
                         depth,
-                        count,
                         right,
                         &mut value_sums,
                     );
@@ -201,7 +198,7 @@ impl<T: Scalar> Pairs<'_, T> {
                     buffers.gradients(kernels, &gradient_panels, range, left, count, &ones, inner);
                     let right = (&query_rows[from * width..], width);
                     let gradient = (&buffers.gradient[..], stride);
-                    add_times_rows(kernels, gradient, depth, count, right, &mut sums);
+                    Product::new(kernels, gradient, count).add_rows(depth, right, &mut sums);
                     for (total, row) in row_sums.iter_mut().zip(buffers.gradient.chunks(stride)) {
                         *total += row[..depth].iter().map(|v| v.to_f64()).sum::<f64>();
                     }
@@ -258,7 +255,7 @@ impl<R: Real> Buffers<R> {
     ) {
         let stride = stride::<R>();
         let c = (&mut self.weights[..], stride);
-        let width = multiply_columns(kernels, panels, range, rows, left, c);
+        let width = Product::new(kernels, left, rows).panels(panels, range, c);
         // Columns beyond the last key have constants far too low for `exp` itself.
         let mut used: Vec<R> = constants[..width].to_vec();
         used[range.1 - range.0..].fill(R::ZERO);
@@ -299,7 +296,7 @@ impl<R: Real> Buffers<R> {
     ) {
         let stride = stride::<R>();
         let c = (&mut self.gradient[..], stride);
-        let width = multiply_columns(kernels, panels, range, rows, left, c);
+        let width = Product::new(kernels, left, rows).panels(panels, range, c);
         let tile = Layout { rows, columns: width, stride };
         let columns = columns.unwrap_or(&self.columns);
         let (gradient, sums) = (&mut self.gradient, &mut self.sums);

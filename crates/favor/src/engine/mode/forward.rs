@@ -3,7 +3,7 @@
 use crate::engine::tensor::Scalar;
 use crate::engine::tensor::Strided;
 use crate::engine::tile::Sums;
-use crate::engine::tile::{Scratch, overflow, rows_product, store_rows};
+use crate::engine::tile::{Product, Scratch, overflow, store_rows};
 use crate::map::{PackedMap, PackedSide};
 use crate::simd::{Constants, Prefetch, Real};
 use crate::{Float, Result};
@@ -89,15 +89,9 @@ pub(crate) fn apply<T: Scalar>(
                 &mut scratch;
             let (features, right) = ((&features[..], *stride), (&sums.values[..], sums.width));
             let (depth, count) = (map.query.features, rows.len());
-            rows_product(
-                kernels,
-                features,
-                depth,
-                count,
-                right,
-                (values, false),
-                *prefetch_during_product,
-            );
+            Product::new(kernels, features, count)
+                .prefetching(*prefetch_during_product)
+                .rows(depth, right, values);
             normalise(&scratch.values, scratch.value_width, &scratch.terms, columns, out)?;
         }
         Ok(())

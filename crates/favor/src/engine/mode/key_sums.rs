@@ -4,7 +4,7 @@ use super::forward::query_tile_features;
 use super::product::row_scales;
 use crate::engine::tensor::Strided;
 use crate::engine::tile::Sums;
-use crate::engine::tile::{Scratch, overflow, times_rows};
+use crate::engine::tile::{Product, Scratch, overflow};
 use crate::map::{Cached, PackedMap, PackedSide};
 use crate::simd::Constants;
 use crate::{Error, FeatureMap, Float, KeySums, LogScaled, Matrix, Result, Rows, reference};
@@ -37,36 +37,53 @@ impl KeySums {
         keys: Rows<'_, T>,
         values: Rows<'_, T>,
     ) -> Result<()> {
-        self.check_piece(map, keys, values)?;
-        if keys.columns() == map.dim()
-            && let Some(packed) = map.packed::<T::Real>()
-        {
-            match fast_sums(&packed.key, keys, values) {
-                Ok(sums) => return self.merge(&sums),
-                Err(Error::Overflow { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        // A trigonometric map, or numbers beyond the format.
-        reference::add_keys(self, map, keys, values)
+        T::add_keys(self, map, keys, values)
     }
 
     /// `P (SᵀC)` for a set of queries. Before the first key every row is zero.
     pub fn apply<T: Float>(&self, map: &FeatureMap, queries: Rows<'_, T>) -> Result<LogScaled<T>> {
-        self.check_map(map)?;
-        let seen = self.log_scale.iter().all(|s| s.is_finite());
-        if seen
-            && queries.columns() == map.dim()
-            && let Some(packed) = map.packed::<T::Real>()
-            && let Some(sums) = to_tiles(self, &packed.key)
-        {
-            match apply_tiles(packed, &sums, (self.sums.columns(), PIECE), queries) {
-                Err(Error::Overflow { .. }) => {}
-                other => return other,
-            }
-        }
-        reference::apply_sums(self, map, queries)
+        T::apply_sums(self, map, queries)
     }
+}
+
+pub(crate) fn add_keys<T: Float>(
+    sums: &mut KeySums,
+    map: &FeatureMap,
+    keys: Rows<'_, T>,
+    values: Rows<'_, T>,
+) -> Result<()> {
+    sums.check_piece(map, keys, values)?;
+    if keys.columns() == map.dim()
+        && let Some(packed) = map.packed::<T::Real>()
+    {
+        match fast_sums(&packed.key, keys, values) {
+            Ok(new) => return sums.merge(&new),
+            Err(Error::Overflow { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // A trigonometric map, or numbers beyond the format.
+    reference::add_keys(sums, map, keys, values)
+}
+
+pub(crate) fn apply_sums<T: Float>(
+    sums: &KeySums,
+    map: &FeatureMap,
+    queries: Rows<'_, T>,
+) -> Result<LogScaled<T>> {
+    sums.check_map(map)?;
+    let seen = sums.log_scale.iter().all(|s| s.is_finite());
+    if seen
+        && queries.columns() == map.dim()
+        && let Some(packed) = map.packed::<T::Real>()
+        && let Some(tiles) = to_tiles(sums, &packed.key)
+    {
+        match apply_tiles(packed, &tiles, (sums.sums.columns(), PIECE), queries) {
+            Err(Error::Overflow { .. }) => {}
+            other => return other,
+        }
+    }
+    reference::apply_sums(sums, map, queries)
 }
 
 fn fast_sums<T: Float>(
@@ -80,11 +97,21 @@ fn fast_sums<T: Float>(
         let rows: Vec<usize> = (start..(start + PIECE).min(keys.rows())).collect();
         let mut scratch = Scratch::new(side, values.columns(), rows.len());
         let mut sums = Sums::new(side, values.columns());
+        let settled = |sums: &Sums<T::Real>| {
+            // The largest key of a feature counts about one. Where it counts nothing, the logarithms were
+            // too large for the format to tell them apart.
+            if sums.totals[..side.features].contains(&T::Real::ZERO) {
+                return Err(overflow::<T>());
+            }
+            Ok(())
+        };
         if ones {
             sums.count(side, Strided::of(keys), &rows, &mut scratch)?;
+            settled(&sums)?;
             return from_tiles(&sums, side.features, 1, |m, _| sums.totals[m]);
         }
         sums.add(side, Strided::of(keys), Strided::of(values), &rows, &mut scratch)?;
+        settled(&sums)?;
         let entry = |m: usize, c: usize| sums.values[m * sums.width + c];
         from_tiles(&sums, side.features, values.columns(), entry)
     };
@@ -154,7 +181,7 @@ pub(super) fn apply_tiles<T: Float>(
             row_scales(map, rows.len(), &mut scratch, scales);
             let Scratch { kernels, features, stride, values, .. } = &mut scratch;
             let (features, right) = ((&features[..], *stride), (&sums.values[..], sums.width));
-            times_rows(kernels, features, map.query.features, rows.len(), right, values);
+            Product::new(kernels, features, rows.len()).rows(map.query.features, right, values);
             for (out, row) in out.chunks_mut(columns).zip(values.chunks(sums.width)) {
                 T::scaled_into(row, T::Real::ONE, out);
             }

@@ -16,7 +16,7 @@ use crate::engine::tensor::Scalar;
 use crate::engine::tensor::Strided;
 use crate::engine::tile::Sums;
 use crate::engine::tile::{GradientTile, OutputGradients, SumGradients, add_outer, feature_panels};
-use crate::engine::tile::{Scratch, add_times_rows, times_rows};
+use crate::engine::tile::{Product, Scratch};
 use crate::engine::tile::{pack_rows, packed_rows, squared_norm};
 use crate::map::{Cached, PackedMap};
 use crate::simd::{Gemm, Prefetch};
@@ -128,7 +128,7 @@ impl<R: Cached> Field<'_, R> {
             let Scratch { kernels, features, stride, values, terms, .. } = scratch;
             let (features, right) = ((&features[..], *stride), (&sums.values[..], sums.width));
             let count = step.rows.len();
-            times_rows(kernels, features, self.map.query.features, count, right, values);
+            Product::new(kernels, features, count).rows(self.map.query.features, right, values);
             for (i, &row) in step.rows.iter().enumerate() {
                 part.set(row, columns, logs[i], &values[i * sums.width..], terms[i].to_f64());
             }
@@ -271,7 +271,7 @@ impl<R: Cached> Field<'_, R> {
                 buffers.gradients(kernels, &value_panels, range, left, count, &delta, None);
                 let right = (&key_rows[from * width..], width);
                 let left = (&buffers.gradient[..], stride);
-                add_times_rows(kernels, left, depth, count, right, &mut own);
+                Product::new(kernels, left, count).add_rows(depth, right, &mut own);
                 for (total, row) in row_sums.iter_mut().zip(buffers.gradient.chunks(stride)) {
                     *total += row[..depth].iter().map(|v| v.to_f64()).sum::<f64>();
                 }

@@ -29,6 +29,15 @@ pub fn kernel_product<T: Float>(
     y: Rows<'_, T>,
     c: Rows<'_, T>,
 ) -> Result<LogScaled<T>> {
+    T::kernel_product(map, x, y, c)
+}
+
+pub(crate) fn product<T: Float>(
+    map: &FeatureMap,
+    x: Rows<'_, T>,
+    y: Rows<'_, T>,
+    c: Rows<'_, T>,
+) -> Result<LogScaled<T>> {
     check(map, x, y, c)?;
     let fast = map.packed::<T::Real>().map(|packed| fast_product(packed, x, y, c));
     match fast {
@@ -92,6 +101,16 @@ pub struct ProductGradients<T> {
 /// The gradients of [`kernel_product`], given the gradient with respect to the plain product (the
 /// one without a logarithmic scale).
 pub fn kernel_product_backward<T: Float>(
+    map: &FeatureMap,
+    x: Rows<'_, T>,
+    y: Rows<'_, T>,
+    c: Rows<'_, T>,
+    gradient: Rows<'_, T>,
+) -> Result<ProductGradients<T>> {
+    T::kernel_product_backward(map, x, y, c, gradient)
+}
+
+pub(crate) fn product_backward<T: Float>(
     map: &FeatureMap,
     x: Rows<'_, T>,
     y: Rows<'_, T>,

@@ -1,9 +1,10 @@
 //! The number formats of tensors, and the format that each is computed in.
 
+use crate::engine::entry::TensorEntry;
 use crate::map::Cached;
 
 /// A number format of tensors: `f32`, `f64`, or a 16-bit format that is computed in `f32`.
-pub trait Scalar: sealed::Compute + Copy + Default + Send + Sync + 'static {}
+pub trait Scalar: sealed::Compute + TensorEntry + Copy + Default + Send + Sync + 'static {}
 
 impl Scalar for f32 {}
 impl Scalar for f64 {}

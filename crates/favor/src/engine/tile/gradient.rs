@@ -7,7 +7,7 @@
 
 use super::packing::packed_rows;
 use super::sums::Sums;
-use super::{Scratch, multiply, overflow};
+use super::{Product, Scratch, overflow};
 use crate::Result;
 use crate::engine::tensor::Scalar;
 use crate::engine::tensor::Strided;
@@ -143,13 +143,8 @@ impl<R: Real> GradientTile<R> {
         left: &[R],
         left_width: usize,
     ) {
-        multiply(
-            self.kernels,
-            panels,
-            tile.rows,
-            (left, left_width),
-            (&mut self.logs, tile.stride),
-        );
+        Product::new(self.kernels, (left, left_width), tile.rows)
+            .all_panels(panels, (&mut self.logs, tile.stride));
     }
 
     /// `logs += weights · features`: the part within the tile. `weights` has `depth` columns at the
@@ -223,7 +218,8 @@ impl<R: Real> GradientTile<R> {
         let turned_width = side.dense.as_ref().map_or(0, |d| d.gram.width);
         if let Some(dense) = &side.dense {
             let out = (&mut self.turned[..], turned_width);
-            multiply(self.kernels, &dense.gram, rows, (&scratch.vectors, width), out);
+            Product::new(self.kernels, (&scratch.vectors, width), rows)
+                .all_panels(&dense.gram, out);
         }
         let twice = R::ONE + R::ONE;
         for i in 0..rows {

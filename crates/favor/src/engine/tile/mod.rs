@@ -2,16 +2,18 @@
 //! cache. The matrices of features are never written to memory as a whole.
 
 mod gradient;
+mod multiply;
 mod packing;
 mod sums;
 
 pub(crate) use gradient::{GradientTile, OutputGradients, SumGradients, add_outer, feature_panels};
+pub(crate) use multiply::Product;
 pub(crate) use packing::{pack_rows, packed_rows, squared_norm};
 pub(crate) use sums::Sums;
 
 use crate::engine::tensor::{Scalar, Strided};
-use crate::map::{PackedSide, Panels};
-use crate::simd::{Aligned, Constants, Gemm, Kernels, Layout, Prefetch, Real};
+use crate::map::PackedSide;
+use crate::simd::{Aligned, Constants, Kernels, Layout, Prefetch, Real};
 use crate::{Error, Result};
 
 /// Numbers of a tile of features: it should stay in the second-level cache beside the weights.
@@ -92,15 +94,9 @@ impl<R: Real> Scratch<R> {
             return Err(source.non_finite(what, rows).unwrap_or_else(overflow::<T>));
         }
         let (count, stride) = (rows.len(), self.stride);
-        multiply_panels(
-            self.kernels,
-            &side.weights,
-            (0, side.weights.width),
-            count,
-            (&self.vectors, side.dim_padded),
-            (&mut self.features, stride),
-            self.prefetch_during_projection,
-        );
+        Product::new(self.kernels, (&self.vectors, side.dim_padded), count)
+            .prefetching(self.prefetch_during_projection)
+            .panels(&side.weights, (0, side.weights.width), (&mut self.features, stride));
         Ok(())
     }
 
@@ -132,13 +128,8 @@ impl<R: Real> Scratch<R> {
         self.kernels.row_terms(tile, &self.vectors, &side.row_a, &side.row_b, &mut self.terms);
         if let Some(dense) = &side.dense {
             let turned_width = dense.triangle.width;
-            multiply_upper(
-                self.kernels,
-                &dense.triangle,
-                rows,
-                (&self.vectors, width),
-                (&mut self.turned, turned_width),
-            );
+            Product::new(self.kernels, (&self.vectors, width), rows)
+                .upper(&dense.triangle, (&mut self.turned, turned_width));
             // Columns beyond the dimension are copies: they are left out of the norm.
             let columns = side.dim_padded;
             let minus_half = R::from_f64(-0.5);
@@ -169,129 +160,6 @@ impl<R: Real> Scratch<R> {
             Err(source.non_finite(what, rows).unwrap_or_else(overflow::<T>))
         }
     }
-}
-
-/// `C = A · panels` for `rows` rows; `A` and `C` come with their row strides.
-pub(crate) fn multiply<R: Real>(
-    kernels: &Kernels<R>,
-    panels: &Panels<R>,
-    rows: usize,
-    a: (&[R], usize),
-    c: (&mut [R], usize),
-) {
-    multiply_columns(kernels, panels, (0, panels.width), rows, a, c);
-}
-
-/// [`multiply`] for the columns `start..end` only, filled up to whole panels; `start` is a multiple
-/// of a panel. Returns their number.
-pub(crate) fn multiply_columns<R: Real>(
-    kernels: &Kernels<R>,
-    panels: &Panels<R>,
-    columns: (usize, usize),
-    rows: usize,
-    a: (&[R], usize),
-    c: (&mut [R], usize),
-) -> usize {
-    multiply_panels(kernels, panels, columns, rows, a, c, Prefetch::default())
-}
-
-/// [`multiply`] for panels of an upper triangle, which begin where they are not zero.
-fn multiply_upper<R: Real>(
-    kernels: &Kernels<R>,
-    panels: &Panels<R>,
-    rows: usize,
-    a: (&[R], usize),
-    c: (&mut [R], usize),
-) {
-    for start in (0..panels.width).step_by(panels.panel) {
-        let shape = Gemm {
-            rows,
-            columns: panels.panel,
-            depth: panels.depth - start,
-            a: (a.1, 1),
-            b_row: panels.panel,
-            b_panel: 0,
-            c_row: c.1,
-            accumulate: false,
-            prefetch: Prefetch::default(),
-        };
-        let data = &panels.data[start * panels.depth + start * panels.panel..];
-        kernels.gemm(&shape, &a.0[start..], data, &mut c.0[start..]);
-    }
-}
-
-fn multiply_panels<R: Real>(
-    kernels: &Kernels<R>,
-    panels: &Panels<R>,
-    (start, end): (usize, usize),
-    rows: usize,
-    a: (&[R], usize),
-    c: (&mut [R], usize),
-    prefetch: Prefetch,
-) -> usize {
-    let width = end.next_multiple_of(panels.panel).min(panels.width) - start;
-    let data = &panels.data[start * panels.depth..(start + width) * panels.depth];
-    let shape = Gemm {
-        rows,
-        columns: width,
-        depth: panels.depth,
-        a: (a.1, 1),
-        b_row: panels.panel,
-        b_panel: panels.depth * panels.panel,
-        c_row: c.1,
-        accumulate: false,
-        prefetch,
-    };
-    kernels.gemm(&shape, a.0, data, c.0);
-    width
-}
-
-/// `out = left · right`, where `left` has a row stride and `right` `depth` rows of its width.
-pub(crate) fn times_rows<R: Real>(
-    kernels: &Kernels<R>,
-    left: (&[R], usize),
-    depth: usize,
-    rows: usize,
-    right: (&[R], usize),
-    out: &mut [R],
-) {
-    rows_product(kernels, left, depth, rows, right, (out, false), Prefetch::default());
-}
-
-/// `out += left · right`, as for [`times_rows`].
-pub(crate) fn add_times_rows<R: Real>(
-    kernels: &Kernels<R>,
-    left: (&[R], usize),
-    depth: usize,
-    rows: usize,
-    right: (&[R], usize),
-    out: &mut [R],
-) {
-    rows_product(kernels, left, depth, rows, right, (out, true), Prefetch::default());
-}
-
-/// [`times_rows`], or [`add_times_rows`] where `accumulate`, while what is read next is fetched.
-pub(crate) fn rows_product<R: Real>(
-    kernels: &Kernels<R>,
-    left: (&[R], usize),
-    depth: usize,
-    rows: usize,
-    right: (&[R], usize),
-    (out, accumulate): (&mut [R], bool),
-    prefetch: Prefetch,
-) {
-    let shape = Gemm {
-        rows,
-        columns: right.1,
-        depth,
-        a: (left.1, 1),
-        b_row: right.1,
-        b_panel: 2 * kernels.lanes,
-        c_row: right.1,
-        accumulate,
-        prefetch,
-    };
-    kernels.gemm(&shape, left.0, right.0, out);
 }
 
 /// Writes rows of a tile, times their factors, one after the other to `out`.

@@ -1,0 +1,82 @@
+//! `favor reproduce speech`.
+
+use super::train::TrainingArguments;
+use crate::commands::nn::{Redraw, print, watched};
+use crate::failure::Outcome;
+use favor_io::data::data_folder;
+use favor_nn::Attention;
+use favor_speech::run::{Mode, SpeechRequest, plan, reproduce};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "Examples:
+  favor reproduce speech --dry-run
+  favor reproduce speech --modes trans --attentions exact,sde,ge --features 8 --seeds 1";
+
+/// Compare the attentions in speech recognition (Figure 7).
+///
+/// Every attention is trained on AN4 with the same settings: on all labels (TRANS), and with half of
+/// them hidden by noisy students (NST). Says beforehand how long each cell takes, and writes
+/// speech.csv, speech.md and speech.svg. Ctrl-C saves and stops; the same command goes on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// trans and nst, with commas
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "trans,nst")]
+    modes: Vec<Mode>,
+    /// Attentions, with commas
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        default_value = "exact,sde,balanced,ge,pos"
+    )]
+    attentions: Vec<Attention>,
+    /// Numbers of features, with commas
+    #[arg(long, value_name = "M,…", value_delimiter = ',', default_value = "8,32,128")]
+    features: Vec<usize>,
+    /// Seeds of each cell, from 0
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    seeds: u64,
+    #[command(flatten)]
+    training: TrainingArguments,
+    #[command(flatten)]
+    redraw: Redraw,
+    /// Students after the first teacher (NST)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    generations: u64,
+    /// Leave out labels of which the teacher was less sure, from 0 to 1 (NST)
+    #[arg(long, value_name = "P", default_value_t = 0.8)]
+    confidence: f64,
+    /// Only say how long it would take
+    #[arg(long)]
+    dry_run: bool,
+    /// Folder with speech/ [default: $FAVOR_DATA, else data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Folder for results; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "favor-speech")]
+    out: PathBuf,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Outcome {
+        let request = SpeechRequest::new(data_folder(self.data).path.join("speech"), self.out)
+            .modes(self.modes)
+            .attentions(self.attentions)
+            .features(self.features)
+            .seeds(self.seeds)
+            .options(self.training.options(0))
+            .redraw(self.redraw.steps())
+            .generations(self.generations)
+            .confidence(self.confidence);
+        let ahead = watched("speech", |watch| plan(&request, watch))?;
+        print(&ahead.to_text())?;
+        if self.dry_run {
+            return Ok(());
+        }
+        let found = watched("speech", |watch| reproduce(&request, watch))?;
+        let out = request.out.display();
+        let files = format!("{out}/speech.csv, {out}/speech.md and {out}/speech.svg");
+        print(&format!("\n{}\nwrote {files}\n", found.to_markdown()))
+    }
+}

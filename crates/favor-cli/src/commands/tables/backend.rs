@@ -1,0 +1,121 @@
+//! Where the work on a table is done: on this machine, or on a cluster.
+
+use super::Data;
+use crate::failure::Failure;
+use favor_tables::datafusion::arrow::array::RecordBatch;
+use favor_tables::datafusion::arrow::datatypes::SchemaRef;
+use favor_tables::{
+    Evaluation, FitRequest, Missing, Model, PredictOptions, Progress, Table, session,
+};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use std::sync::Arc;
+
+/// On which machines.
+#[derive(Debug, clap::Args)]
+pub(in crate::commands) struct Backend {
+    /// The scheduler of a cluster that is to do the work, as in df://HOST:50050; its executors must
+    /// see the files under the same paths
+    #[cfg(feature = "cluster")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "threads")]
+    cluster: Option<String>,
+    /// In how many pieces a cluster reads the table at most: a few times the number of its cores
+    #[cfg(feature = "cluster")]
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "cluster")]
+    partitions: usize,
+}
+
+/// The columns of predictions, and the batches as they come.
+pub(super) type Predictions = (SchemaRef, BoxStream<'static, Result<RecordBatch, Failure>>);
+
+/// What a failure on a cluster is, in a command that is told of it by `--cluster`.
+#[cfg(feature = "cluster")]
+fn failed(error: favor_cluster::Error) -> Failure {
+    Failure::Cluster { error, scheduler: "--cluster" }
+}
+
+impl Backend {
+    #[cfg(feature = "cluster")]
+    fn cluster(&self) -> Result<Option<favor_cluster::Cluster>, Failure> {
+        let Some(address) = &self.cluster else { return Ok(None) };
+        let cluster = favor_cluster::Cluster::at(address).map_err(failed)?;
+        Ok(Some(cluster.partitions(self.partitions)))
+    }
+
+    pub(super) async fn fit(
+        &self,
+        data: &Data,
+        request: &FitRequest,
+        progress: &Arc<Progress>,
+    ) -> Result<Model, Failure> {
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = self.cluster()? {
+            return cluster.fit(&data.source(), request, progress).await.map_err(failed);
+        }
+        let table = Table::open(&session(data.threads), &data.source()).await?;
+        Ok(favor_tables::fit(&table, request, progress).await?)
+    }
+
+    pub(super) async fn fit_like(
+        &self,
+        data: &Data,
+        like: &Model,
+        progress: &Arc<Progress>,
+    ) -> Result<Model, Failure> {
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = self.cluster()? {
+            return cluster.fit_like(&data.source(), like, progress).await.map_err(failed);
+        }
+        let table = Table::open(&session(data.threads), &data.source()).await?;
+        Ok(favor_tables::fit_like(&table, like, progress).await?)
+    }
+
+    pub(super) async fn update(
+        &self,
+        data: &Data,
+        model: &Model,
+        progress: &Arc<Progress>,
+    ) -> Result<Model, Failure> {
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = self.cluster()? {
+            return cluster.update(&data.source(), model, progress).await.map_err(failed);
+        }
+        let table = Table::open(&session(data.threads), &data.source()).await?;
+        Ok(favor_tables::update(&table, model, progress).await?)
+    }
+
+    pub(super) async fn predict(
+        &self,
+        data: &Data,
+        model: &Model,
+        options: &PredictOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<Predictions, Failure> {
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = self.cluster()? {
+            let made = cluster.predict(&data.source(), model, options, progress).await;
+            let (schema, batches) = made.map_err(failed)?;
+            return Ok((schema, batches.map(|batch| batch.map_err(failed)).boxed()));
+        }
+        // One reader keeps the order of the rows; all threads predict.
+        let table = Table::open(&session(Some(1)), &data.source()).await?;
+        let (schema, batches) = favor_tables::predict(&table, model, options, progress).await?;
+        Ok((schema, batches.map(|batch| batch.map_err(Failure::from)).boxed()))
+    }
+
+    pub(super) async fn evaluate(
+        &self,
+        data: &Data,
+        model: &Model,
+        missing: Option<Missing>,
+        progress: &Arc<Progress>,
+    ) -> Result<Evaluation, Failure> {
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = self.cluster()? {
+            let found = cluster.evaluate(&data.source(), model, missing, progress).await;
+            return found.map_err(failed);
+        }
+        let table = Table::open(&session(data.threads), &data.source()).await?;
+        Ok(favor_tables::evaluate(&table, model, missing, progress).await?)
+    }
+}

@@ -1,0 +1,40 @@
+//! Gaussian-kernel methods for [linfa](https://docs.rs/linfa), in time linear in the records: a
+//! classifier, a regressor, a density, and random features for a linear model behind them.
+//!
+//! Everything follows linfa: `params()`, setters, `fit`, and a fitted model that predicts. What is
+//! fitted is that of [`favor::learn`].
+//!
+//! ```
+//! use favor_linfa::KernelRegressor;
+//! use linfa::prelude::*;
+//! use ndarray::Array;
+//!
+//! let x = Array::from_shape_fn((200, 1), |(i, _)| i as f64 / 200.0);
+//! let y = x.column(0).mapv(|v| (6.0 * v).sin());
+//! let data = Dataset::new(x, y);
+//! let model = KernelRegressor::params().features(64).bandwidth(0.125).fit(&data)?;
+//! let found = model.predict(&data);
+//! assert!((found[50] - 1.5_f64.sin()).abs() < 0.2);
+//! # Ok::<(), favor_linfa::Error>(())
+//! ```
+//!
+//! linfa's `predict` and `transform` cannot return an error: where records do not fit the model (other
+//! columns, a NaN) they panic, and `try_predict` and `try_transform` return it.
+
+mod arrays;
+mod classifier;
+mod density;
+mod error;
+mod features;
+mod params;
+mod regressor;
+
+pub use classifier::{KernelClassifier, KernelClassifierParams, KernelClassifierValidParams};
+pub use density::{KernelDensity, KernelDensityParams, KernelDensityValidParams};
+pub use error::{Error, Result};
+pub use features::{RandomFeatures, RandomFeaturesParams, RandomFeaturesValidParams};
+pub use regressor::{KernelRegressor, KernelRegressorParams, KernelRegressorValidParams};
+
+// What parameters are made of.
+pub use favor::learn::{Bandwidth, Search};
+pub use favor::{Coupling, Family};

@@ -1,0 +1,9 @@
+//! What is said: lists of utterances, their texts as labels, and public corpora.
+
+mod import;
+mod manifest;
+mod vocabulary;
+
+pub use import::{Corpus, import};
+pub use manifest::{Manifest, Utterance};
+pub use vocabulary::{Units, Vocabulary, plain};

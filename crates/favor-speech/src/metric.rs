@@ -1,0 +1,172 @@
+//! How far what was heard is from what was said.
+
+use crate::plain;
+use favor::draw::Stream;
+use serde::{Deserialize, Serialize};
+
+/// The stream that draws the samples of a bootstrap.
+const PURPOSE: u64 = 0x626f_6f74;
+
+/// Samples of a bootstrap.
+const SAMPLES: usize = 1000;
+
+/// What it takes to turn one sequence into another, with the fewest changes; of those ways the one with
+/// the most elements right, so that the numbers are the same whoever counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Edits {
+    /// Elements replaced.
+    pub replaced: usize,
+    /// Elements of the truth that are missing.
+    pub missing: usize,
+    /// Elements that the truth does not have.
+    pub added: usize,
+    /// Elements of the truth.
+    pub truth: usize,
+}
+
+impl Edits {
+    /// The changes from `truth` to `heard`.
+    pub fn between<T: PartialEq>(truth: &[T], heard: &[T]) -> Self {
+        let start = |added| Self { added, truth: truth.len(), ..Self::default() };
+        let mut row: Vec<Self> = (0..=heard.len()).map(start).collect();
+        for (i, said) in truth.iter().enumerate() {
+            let mut corner = row[0];
+            row[0].missing = i + 1;
+            for (j, got) in heard.iter().enumerate() {
+                let mut by_pair = corner;
+                by_pair.replaced += usize::from(said != got);
+                let (mut by_missing, mut by_added) = (row[j + 1], row[j]);
+                by_missing.missing += 1;
+                by_added.added += 1;
+                corner = row[j + 1];
+                let ways = [by_pair, by_missing, by_added];
+                row[j + 1] =
+                    ways.into_iter().min_by_key(|e| (e.count(), e.replaced)).unwrap_or(by_pair);
+            }
+        }
+        row[heard.len()]
+    }
+
+    /// All changes.
+    pub fn count(&self) -> usize {
+        self.replaced + self.missing + self.added
+    }
+}
+
+/// Rates of errors over utterances.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// The rate.
+    pub value: f64,
+    /// In 95 of 100 samples of utterances drawn with replacement it is in this range.
+    pub range: [f64; 2],
+}
+
+/// What is wrong in a set of utterances. Texts are compared in lower case and without punctuation.
+///
+/// ```
+/// use favor_speech::Errors;
+/// let errors = Errors::of([("One two three", "one three four"), ("Yes.", "yes")], 0);
+/// assert_eq!(errors.words.value, 2.0 / 4.0); // two is missing, four is added
+/// assert_eq!(errors.normalised.value, 2.0 / 5.0); // one, two, three, four; yes
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Errors {
+    /// Word error rate: words replaced, missing and added, by words said.
+    pub words: Rate,
+    /// The same of characters, spaces among them.
+    pub characters: Rate,
+    /// Normalised word error rate: words replaced, missing and added, by the places of the alignment
+    /// (words said and words added), so that it is never above one.
+    pub normalised: Rate,
+    /// The changes of words in all.
+    pub edits: Edits,
+    /// Utterances.
+    pub utterances: usize,
+}
+
+impl Errors {
+    /// Of pairs of what was said and what was heard.
+    pub fn of<'t>(pairs: impl IntoIterator<Item = (&'t str, &'t str)>, seed: u64) -> Self {
+        let (mut words, mut characters) = (Vec::new(), Vec::new());
+        for (truth, heard) in pairs {
+            let (truth, heard) = (plain(truth), plain(heard));
+            let split =
+                |text: &str| text.split(' ').filter(|w| !w.is_empty()).map(str::to_owned).collect();
+            let (a, b): (Vec<String>, Vec<String>) = (split(&truth), split(&heard));
+            words.push(Edits::between(&a, &b));
+            let (a, b): (Vec<char>, Vec<char>) = (truth.chars().collect(), heard.chars().collect());
+            characters.push(Edits::between(&a, &b));
+        }
+        let by_truth = |e: &Edits| [e.count(), e.truth];
+        let by_places = |e: &Edits| [e.count(), e.truth + e.added];
+        let edits = words.iter().fold(Edits::default(), |sum, e| Edits {
+            replaced: sum.replaced + e.replaced,
+            missing: sum.missing + e.missing,
+            added: sum.added + e.added,
+            truth: sum.truth + e.truth,
+        });
+        Self {
+            words: rate(&words, by_truth, seed),
+            characters: rate(&characters, by_truth, seed),
+            normalised: rate(&words, by_places, seed),
+            edits,
+            utterances: words.len(),
+        }
+    }
+}
+
+fn rate(edits: &[Edits], parts: impl Fn(&Edits) -> [usize; 2], seed: u64) -> Rate {
+    let parts: Vec<[usize; 2]> = edits.iter().map(parts).collect();
+    let of = |chosen: &mut dyn Iterator<Item = &[usize; 2]>| {
+        let [errors, all] = chosen.fold([0, 0], |sum, p| [sum[0] + p[0], sum[1] + p[1]]);
+        // Where nothing was said, each word is an error of its own.
+        errors as f64 / all.max(1) as f64
+    };
+    let mut stream = Stream::new(seed, PURPOSE);
+    let mut samples: Vec<f64> = (0..SAMPLES)
+        .map(|_| of(&mut (0..parts.len()).map(|_| &parts[stream.index(parts.len())])))
+        .collect();
+    samples.sort_by(f64::total_cmp);
+    let at = |part: f64| samples[(part * (SAMPLES - 1) as f64).round() as usize];
+    Rate { value: of(&mut parts.iter()), range: [at(0.025), at(0.975)] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edits(truth: &str, heard: &str) -> [usize; 4] {
+        let (a, b): (Vec<char>, Vec<char>) = (truth.chars().collect(), heard.chars().collect());
+        let Edits { replaced, missing, added, truth } = Edits::between(&a, &b);
+        [replaced, missing, added, truth]
+    }
+
+    #[test]
+    fn the_fewest_changes() {
+        assert_eq!(edits("kitten", "sitting"), [2, 0, 1, 6]);
+        assert_eq!(edits("", "ab"), [0, 0, 2, 0]);
+        assert_eq!(edits("ab", ""), [0, 2, 0, 2]);
+        assert_eq!(edits("abc", "abc"), [0, 0, 0, 3]);
+        assert_eq!(edits("abcd", "xabd"), [0, 1, 1, 4]);
+        // Two replaced would be as few.
+        assert_eq!(edits("abc", "acd"), [0, 1, 1, 3]);
+    }
+
+    /// With half of 400 one-word utterances wrong, the rate has a standard error of 0.025.
+    #[test]
+    fn ranges_are_as_wide_as_they_should_be() {
+        let pairs = (0..400).map(|i| ("one", if i % 2 == 0 { "one" } else { "two" }));
+        let found = Errors::of(pairs, 3);
+        let [low, high] = found.words.range;
+        assert_eq!(found.words.value, 0.5);
+        let half = 1.96 * 0.025;
+        for (end, ideal) in [(low, 0.5 - half), (high, 0.5 + half)] {
+            // The ends of 1000 samples are known to within about 0.0025.
+            assert!((end - ideal).abs() < 0.008, "{low} {high}");
+        }
+        let none = Errors::of([("", "")], 0);
+        assert_eq!((none.words.value, none.normalised.value), (0.0, 0.0));
+        assert_eq!(Errors::of([("", "a b")], 0).normalised.value, 1.0);
+    }
+}

@@ -1,0 +1,383 @@
+//! The paper's comparison of attentions in speech recognition (Figure 7), on AN4: trained on all labels,
+//! and by noisy students with half of the labels hidden.
+
+use super::nst::{NstRequest, nst};
+use super::options::TrainOptions;
+use super::train::{TrainRequest, expected_time, train};
+use crate::{Corpus, Error, Errors, Manifest, Result, Utterance, import};
+use favor::Family;
+use favor_figure::Bars;
+use favor_io::write_atomically;
+use favor_nn::run::Watch;
+use favor_nn::run::grid::{self, Grid, Plan};
+use favor_nn::{Attention, AttentionOptions, setters};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How a model is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// On all labels.
+    Trans,
+    /// With half of the labels hidden, by noisy students.
+    Nst,
+}
+
+impl Mode {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Trans => "TRANS",
+            Self::Nst => "NST",
+        }
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "trans" => Ok(Self::Trans),
+            "nst" => Ok(Self::Nst),
+            _ => Err(Error::invalid("mode", format!("'{name}' is neither trans nor nst"))),
+        }
+    }
+}
+
+/// The grid.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SpeechRequest {
+    /// The folder that holds the corpus `an4`.
+    pub data: PathBuf,
+    /// Where results are kept.
+    pub out: PathBuf,
+    /// How models are trained.
+    pub modes: Vec<Mode>,
+    /// The attentions.
+    pub attentions: Vec<Attention>,
+    /// Numbers of features.
+    pub features: Vec<usize>,
+    /// The number of seeds, from 0.
+    pub seeds: u64,
+    /// How to train; the seed is overwritten.
+    pub options: TrainOptions,
+    /// After so many steps maps are fitted again.
+    pub redraw: Option<u64>,
+    /// Students of noisy student training.
+    pub generations: u64,
+    /// Labels of which a teacher was less sure are left out.
+    pub confidence: f64,
+}
+
+setters! { SpeechRequest {
+    data: PathBuf,
+    out: PathBuf,
+    modes: Vec<Mode>,
+    attentions: Vec<Attention>,
+    features: Vec<usize>,
+    seeds: u64,
+    options: TrainOptions,
+    redraw: Option<u64>,
+    generations: u64,
+    confidence: f64,
+} }
+
+impl SpeechRequest {
+    /// The paper's attentions with 8, 32 and 128 features, three seeds each.
+    pub fn new(data: impl Into<PathBuf>, out: impl Into<PathBuf>) -> Self {
+        let families = [Family::Sde, Family::Balanced, Family::Ge, Family::Pos];
+        let features = families.map(Attention::Features);
+        Self {
+            data: data.into(),
+            out: out.into(),
+            modes: vec![Mode::Trans, Mode::Nst],
+            attentions: [Attention::Exact].into_iter().chain(features).collect(),
+            features: vec![8, 32, 128],
+            seeds: 3,
+            options: TrainOptions::default(),
+            redraw: Some(100),
+            generations: 1,
+            confidence: 0.8,
+        }
+    }
+}
+
+/// One training of the grid.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SpeechCell {
+    /// How.
+    pub mode: Mode,
+    /// The attention.
+    pub attention: Attention,
+    /// The number of features; 0 for attentions without.
+    pub features: usize,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// What decides the result of a cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    options: TrainOptions,
+    redraw: Option<u64>,
+    /// Generations and confidence of noisy student training.
+    students: Option<(u64, f64)>,
+}
+
+impl SpeechRequest {
+    fn check(&self) -> Result<()> {
+        grid::check(&[
+            ("modes", self.modes.is_empty()),
+            ("attentions", self.attentions.is_empty()),
+            ("features", self.features.is_empty() || self.features.contains(&0)),
+            ("seeds", self.seeds == 0),
+        ])
+    }
+
+    fn folder(&self, cell: &SpeechCell) -> PathBuf {
+        let SpeechCell { mode, attention, features, seed } = cell;
+        let mode = mode.title().to_lowercase();
+        self.out.join("cells").join(format!("{mode}-{attention}-{features}-{seed}"))
+    }
+
+    fn attention(&self, cell: &SpeechCell) -> AttentionOptions {
+        let options = AttentionOptions::new(cell.attention, cell.features.max(1));
+        options.redraw(self.redraw).seed(cell.seed)
+    }
+
+    fn training(&self, cell: &SpeechCell) -> TrainRequest {
+        TrainRequest::new(vec![self.manifest("train")], self.folder(cell))
+            .test(Some(self.manifest("test")))
+            .attention(self.attention(cell))
+            .options(self.settings(cell).options)
+    }
+
+    fn manifest(&self, name: &str) -> PathBuf {
+        self.out.join("data").join("an4").join(format!("{name}.jsonl"))
+    }
+
+    /// The corpus, imported once, and its halves with and without labels.
+    fn prepare(&self) -> Result<()> {
+        if self.manifest("unlabelled").exists() {
+            return Ok(());
+        }
+        import(Corpus::An4, &self.data, &self.out.join("data"))?;
+        let all = Manifest::read(&self.manifest("train"))?;
+        let local = |u: &Utterance| {
+            let name = u.path.file_name().unwrap_or_default();
+            Utterance { path: Path::new("features").join(name), ..u.clone() }
+        };
+        let half = |odd: usize| all.utterances.iter().skip(odd).step_by(2).map(local);
+        Manifest::write(&self.manifest("labelled"), &half(0).collect::<Vec<_>>())?;
+        let bare: Vec<Utterance> = half(1).map(|u| Utterance { text: None, ..u }).collect();
+        Manifest::write(&self.manifest("unlabelled"), &bare)
+    }
+}
+
+impl Grid for SpeechRequest {
+    type Cell = SpeechCell;
+    type Settings = Settings;
+    type Found = Errors;
+
+    fn cells(&self) -> Vec<SpeechCell> {
+        let mut out = Vec::new();
+        for seed in 0..self.seeds {
+            for &mode in &self.modes {
+                for &attention in &self.attentions {
+                    let cell = |&features| SpeechCell { mode, attention, features, seed };
+                    out.extend(grid::sizes(attention, &self.features).iter().map(cell));
+                }
+            }
+        }
+        out
+    }
+
+    fn settings(&self, cell: &SpeechCell) -> Settings {
+        Settings {
+            options: self.options.seed(cell.seed),
+            redraw: self.redraw,
+            students: (cell.mode == Mode::Nst).then_some((self.generations, self.confidence)),
+        }
+    }
+
+    fn place(&self, cell: &SpeechCell) -> PathBuf {
+        self.folder(cell).join("cell.json")
+    }
+
+    fn title(&self, cell: &SpeechCell) -> String {
+        format!("{} {}", cell.column(), cell.attention.title())
+    }
+
+    fn time(&self, cell: &SpeechCell) -> Result<Duration> {
+        let time = expected_time(&self.training(cell))?;
+        Ok(match cell.mode {
+            Mode::Trans => time,
+            // A teacher on half of the utterances, and students on up to all.
+            Mode::Nst => time.mul_f64(0.5 + self.generations as f64),
+        })
+    }
+
+    fn run(&self, cell: &SpeechCell, watch: Watch<'_>) -> Result<Errors> {
+        let training = self.training(cell);
+        let found = match cell.mode {
+            Mode::Trans => train(&training, watch)?.errors,
+            Mode::Nst => {
+                let (labelled, unlabelled) =
+                    (self.manifest("labelled"), self.manifest("unlabelled"));
+                let request = NstRequest::new(labelled, unlabelled, training.out)
+                    .test(training.test)
+                    .attention(training.attention)
+                    .options(training.options)
+                    .generations(self.generations)
+                    .confidence(self.confidence);
+                nst(&request, watch)?.pop().and_then(|last| last.errors)
+            }
+        };
+        let missing = || Error::Training("the model was not judged".into());
+        found.ok_or_else(missing)
+    }
+}
+
+/// Times a few steps of each mode, attention and number of features that has cells to do.
+pub fn plan(request: &SpeechRequest, watch: Watch<'_>) -> Result<Plan> {
+    request.check()?;
+    request.prepare()?;
+    grid::plan(request, watch)
+}
+
+/// The errors of the grid.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeechReport {
+    /// Errors and seconds of each cell.
+    pub cells: Vec<(SpeechCell, Errors, f64)>,
+}
+
+/// Runs the cells that have no result yet, and writes and gives all.
+pub fn reproduce(request: &SpeechRequest, watch: Watch<'_>) -> Result<SpeechReport> {
+    request.check()?;
+    request.prepare()?;
+    let kept = grid::run(request, watch)?;
+    let cells = kept.into_iter().map(|kept| (kept.cell, kept.found, kept.seconds)).collect();
+    let report = SpeechReport { cells };
+    write_atomically(request.out.join("speech.csv"), report.to_csv().as_bytes())?;
+    write_atomically(request.out.join("speech.md"), report.to_markdown().as_bytes())?;
+    write_atomically(request.out.join("speech.svg"), report.to_svg().as_bytes())?;
+    Ok(report)
+}
+
+impl SpeechReport {
+    /// One row per cell.
+    pub fn to_csv(&self) -> String {
+        let mut out =
+            "mode,attention,features,seed,wer,wer_low,wer_high,nwer,cer,seconds\n".to_owned();
+        for (cell, errors, seconds) in &self.cells {
+            let SpeechCell { mode, attention, features, seed } = cell;
+            let [low, high] = errors.words.range;
+            let _ = writeln!(
+                out,
+                "{},{attention},{features},{seed},{:.4},{low:.4},{high:.4},{:.4},{:.4},{seconds:.0}",
+                mode.title().to_lowercase(),
+                errors.words.value,
+                errors.normalised.value,
+                errors.characters.value,
+            );
+        }
+        out
+    }
+
+    /// Means and standard deviations over seeds, in per cent: one row per attention, mode and number of
+    /// features. The range is that of other test utterances, the mean over seeds.
+    pub fn to_markdown(&self) -> String {
+        let mut out =
+            "| attention | training | M | WER % | range | normalised WER % | CER % | seeds |\n\
+                       |---|---|---|---|---|---|---|---|\n"
+                .to_owned();
+        for cell in self.rows() {
+            let of = |value: fn(&Errors) -> f64| grid::spread(&self.values(&cell, value));
+            let size = grid::size_title(cell.features);
+            let _ = writeln!(
+                out,
+                "| {} | {} | {size} | {} | {:.1}–{:.1} | {} | {} | {} |",
+                cell.attention.title(),
+                cell.mode.title(),
+                of(|e| e.words.value),
+                self.mean(&cell, |e| e.words.range[0]),
+                self.mean(&cell, |e| e.words.range[1]),
+                of(|e| e.normalised.value),
+                of(|e| e.characters.value),
+                self.values(&cell, |e| e.words.value).len()
+            );
+        }
+        out
+    }
+
+    /// Normalised word error rates as bars.
+    pub fn to_svg(&self) -> String {
+        let rows = self.rows();
+        let mut columns: Vec<(Mode, usize)> =
+            rows.iter().filter(|c| c.features > 0).map(|c| (c.mode, c.features)).collect();
+        columns.sort();
+        columns.dedup();
+        let names = columns.iter().map(|(mode, m)| format!("{}-{m}", mode.title())).collect();
+        let mut bars = Bars::new("Normalised word error rate on AN4", names)
+            .labels("training and number of features", "normalised WER, %");
+        let mean = |cell: &SpeechCell| self.mean(cell, |e| e.normalised.value);
+        let mut attentions: Vec<Attention> = Vec::new();
+        for cell in &rows {
+            match cell.features {
+                0 => {
+                    let name = format!("{}, {}", cell.attention.title(), cell.mode.title());
+                    bars = bars.reference(name, mean(cell));
+                }
+                _ if attentions.contains(&cell.attention) => {}
+                _ => attentions.push(cell.attention),
+            }
+        }
+        for (style, attention) in attentions.into_iter().enumerate() {
+            let value = |&(mode, features): &(Mode, usize)| {
+                let of = |c: &&SpeechCell| {
+                    (c.mode, c.attention, c.features) == (mode, attention, features)
+                };
+                rows.iter().find(of).map_or(f64::NAN, mean)
+            };
+            bars = bars.group(attention.title(), Some(style), columns.iter().map(value).collect());
+        }
+        bars.to_svg()
+    }
+
+    /// Over seeds, in per cent.
+    fn mean(&self, cell: &SpeechCell, value: fn(&Errors) -> f64) -> f64 {
+        let values = self.values(cell, value);
+        100.0 * values.iter().sum::<f64>() / values.len() as f64
+    }
+
+    /// One cell for all seeds.
+    fn rows(&self) -> Vec<SpeechCell> {
+        let mut rows: Vec<SpeechCell> = Vec::new();
+        for (cell, _, _) in &self.cells {
+            let row = SpeechCell { seed: 0, ..*cell };
+            if !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    fn values(&self, row: &SpeechCell, value: impl Fn(&Errors) -> f64) -> Vec<f64> {
+        let same = |c: &SpeechCell| SpeechCell { seed: 0, ..*c } == SpeechCell { seed: 0, ..*row };
+        self.cells.iter().filter(|(c, _, _)| same(c)).map(|(_, e, _)| value(e)).collect()
+    }
+}
+
+impl SpeechCell {
+    fn column(&self) -> String {
+        match self.features {
+            0 => self.mode.title().to_owned(),
+            m => format!("{}-{m}", self.mode.title()),
+        }
+    }
+}

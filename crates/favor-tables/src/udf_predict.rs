@@ -1,0 +1,164 @@
+//! A model as a scalar function of the query engine: its prediction alone, or all columns of a
+//! prediction as a struct.
+
+use crate::model::Model;
+use crate::predict::{PredictOptions, Predictor};
+use crate::wire::{self, Kind};
+use crate::{Error, Result};
+use datafusion::arrow::array::{ArrayRef, StructArray};
+use datafusion::arrow::datatypes::{DataType, Fields};
+use datafusion::common::{Result as EngineResult, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The scalar function `{prefix}_predict` of a model.
+pub fn predict_function(prefix: &str, model: &Model) -> Result<ScalarUDF> {
+    Ok(ScalarUDF::from(Predict::new(format!("{prefix}_predict"), model)?))
+}
+
+/// The scalar function that gives all columns of the predictions, as a struct.
+pub fn predict_columns_function(model: &Model, options: &PredictOptions) -> Result<ScalarUDF> {
+    Ok(ScalarUDF::from(PredictColumns::new(Predictor::new(model, options)?)?))
+}
+
+/// The bytes of one of our scalar functions, for a codec; `None` for any other function.
+pub fn scalar_to_bytes(function: &ScalarUDF) -> Option<Vec<u8>> {
+    let inner: &dyn std::any::Any = function.inner().as_ref();
+    let predict = inner.downcast_ref::<Predict>().map(|f| &f.bytes);
+    predict.or_else(|| inner.downcast_ref::<PredictColumns>().map(|f| &f.bytes)).cloned()
+}
+
+/// The function that [`scalar_to_bytes`] was given, under this name.
+pub fn scalar_from_bytes(name: &str, bytes: &[u8]) -> Result<ScalarUDF> {
+    if wire::kind_of(bytes) == Ok(Kind::PredictColumns) {
+        let (probabilities, model): (bool, Vec<u8>) = wire::read(Kind::PredictColumns, bytes)?;
+        let options = PredictOptions::default().probabilities(probabilities);
+        return predict_columns_function(&Model::from_bytes(&model)?, &options);
+    }
+    let model: Vec<u8> = wire::read(Kind::Predict, bytes)?;
+    Ok(ScalarUDF::from(Predict::new(name.into(), &Model::from_bytes(&model)?)?))
+}
+
+#[derive(Debug)]
+struct Predict {
+    name: String,
+    predictor: Predictor,
+    bytes: Vec<u8>,
+    signature: Signature,
+}
+
+impl Predict {
+    fn new(name: String, model: &Model) -> Result<Self> {
+        let predictor = Predictor::new(model, &PredictOptions::default())?;
+        let signature = Signature::variadic_any(Volatility::Immutable);
+        let bytes = wire::write(Kind::Predict, &model.to_bytes()?)?;
+        Ok(Self { name, predictor, bytes, signature })
+    }
+}
+
+impl PartialEq for Predict {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.bytes) == (&other.name, &other.bytes)
+    }
+}
+
+impl Eq for Predict {}
+
+impl Hash for Predict {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (&self.name, &self.bytes).hash(hasher);
+    }
+}
+
+impl ScalarUDFImpl for Predict {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> EngineResult<DataType> {
+        let names = self.predictor.model().info().encoder.names();
+        if arguments.len() != names.len() {
+            let (found, wanted) = (arguments.len(), names.join(", "));
+            let reason = format!("{} was given {found} columns; it takes {wanted}", self.name);
+            return Err(Error::query(reason).into());
+        }
+        Ok(self.predictor.field().data_type().clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> EngineResult<ColumnarValue> {
+        let scalars = args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
+        let rows = if scalars { 1 } else { args.number_rows };
+        let predictions = self.predictor.predict(&arrays(args.args, rows)?)?;
+        if scalars {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&predictions, 0)?));
+        }
+        Ok(ColumnarValue::Array(predictions))
+    }
+}
+
+/// All columns of a prediction as a struct, so that workers elsewhere can make them.
+#[derive(Debug)]
+pub(crate) struct PredictColumns {
+    predictor: Predictor,
+    fields: Fields,
+    bytes: Vec<u8>,
+    signature: Signature,
+}
+
+impl PredictColumns {
+    pub(crate) const NAME: &str = "favor_predict_columns";
+
+    pub(crate) fn new(predictor: Predictor) -> Result<Self> {
+        let contents = (predictor.gives_probabilities(), predictor.model().to_bytes()?);
+        let bytes = wire::write(Kind::PredictColumns, &contents)?;
+        let (fields, signature) =
+            (predictor.fields().into(), Signature::variadic_any(Volatility::Immutable));
+        Ok(Self { predictor, fields, bytes, signature })
+    }
+}
+
+impl PartialEq for PredictColumns {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for PredictColumns {}
+
+impl Hash for PredictColumns {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.bytes.hash(hasher);
+    }
+}
+
+impl ScalarUDFImpl for PredictColumns {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> EngineResult<DataType> {
+        Ok(DataType::Struct(self.fields.clone()))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> EngineResult<ColumnarValue> {
+        let count = args.number_rows;
+        let made = self.predictor.columns(&arrays(args.args, count)?, count)?;
+        let rows = StructArray::try_new_with_length(self.fields.clone(), made, None, count)?;
+        Ok(ColumnarValue::Array(Arc::new(rows)))
+    }
+}
+
+fn arrays(values: Vec<ColumnarValue>, rows: usize) -> EngineResult<Vec<ArrayRef>> {
+    values.into_iter().map(|a| a.into_array(rows)).collect()
+}

@@ -1,0 +1,87 @@
+//! How to fit.
+
+use super::Bandwidth;
+use crate::{Coupling, Family, FeatureSpec};
+
+/// Which features, how many, and the bandwidth.
+///
+/// ```
+/// use favor::learn::{FitOptions, Search};
+/// let options = FitOptions::default().features(512).bandwidth(0.5);
+/// let careful = options.bandwidth(Search::CrossValidation { folds: 5 });
+/// assert_eq!(careful.features, 512);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct FitOptions {
+    /// The family of the features.
+    pub family: Family,
+    /// Their number.
+    pub features: usize,
+    /// How the draws depend on one another.
+    pub coupling: Coupling,
+    /// Decides draws and samples.
+    pub seed: u64,
+    /// The bandwidth of the kernel, in the units of the standardised coordinates.
+    pub bandwidth: Bandwidth,
+    /// Whether coordinates are brought to mean 0 and variance 1.
+    pub standardise: bool,
+    /// The most rows that a bandwidth is chosen on.
+    pub sample: usize,
+}
+
+impl Default for FitOptions {
+    /// 256 balanced features, the bandwidth chosen on rows held out of 4096, coordinates standardised.
+    fn default() -> Self {
+        Self {
+            family: Family::Balanced,
+            features: 256,
+            coupling: Coupling::default(),
+            seed: 0,
+            bandwidth: Bandwidth::default(),
+            standardise: true,
+            sample: 4096,
+        }
+    }
+}
+
+impl FitOptions {
+    /// Another family.
+    pub fn family(self, family: Family) -> Self {
+        Self { family, ..self }
+    }
+
+    /// Another number of features.
+    pub fn features(self, features: usize) -> Self {
+        Self { features, ..self }
+    }
+
+    /// Another coupling.
+    pub fn coupling(self, coupling: Coupling) -> Self {
+        Self { coupling, ..self }
+    }
+
+    /// Another seed.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// A given bandwidth, or another way to choose it.
+    pub fn bandwidth(self, bandwidth: impl Into<Bandwidth>) -> Self {
+        Self { bandwidth: bandwidth.into(), ..self }
+    }
+
+    /// Whether coordinates are brought to mean 0 and variance 1.
+    pub fn standardise(self, standardise: bool) -> Self {
+        Self { standardise, ..self }
+    }
+
+    /// The most rows that a bandwidth is chosen on.
+    pub fn sample(self, sample: usize) -> Self {
+        Self { sample, ..self }
+    }
+
+    pub(super) fn spec(&self) -> FeatureSpec {
+        FeatureSpec::new(self.family, self.features).coupling(self.coupling).seed(self.seed)
+    }
+}

@@ -1,0 +1,24 @@
+//! The tests of the library, in one program: what they share is compiled once.
+
+mod attention;
+mod common;
+mod conformance;
+mod draw;
+mod engine;
+mod fuzz;
+mod golden;
+mod hostile;
+mod kernel;
+mod learn;
+mod magnitudes;
+mod maps;
+mod moments;
+mod near;
+mod optimality;
+mod orderings;
+mod predictions;
+mod products;
+mod storage;
+mod streams;
+mod threads;
+mod training;

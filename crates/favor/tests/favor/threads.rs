@@ -1,0 +1,60 @@
+//! The number of threads changes no bit.
+
+use crate::common::{assert_same_bits, cast, moments, normal};
+use favor::reference::{Mask, baseline_attention, exact_attention, feature_attention};
+use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Side, kernel_product};
+
+/// All results of one pool, as matrices.
+fn run(threads: usize) -> Vec<(String, Matrix<f64>)> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    pool.install(|| {
+        let mut out = vec![];
+        // Longer than every internal block: 4096 rows of moments, 512 keys, 256 rows of features.
+        let long = normal(1, 9000, 3, 1.0, 0.7);
+        let m = moments(&long);
+        out.push(("mean".into(), Matrix::new(m.mean().to_vec(), 1, 3).unwrap()));
+        out.push(("covariance".into(), m.covariance()));
+        let (q, k) = (normal(2, 700, 3, 0.0, 0.7), normal(3, 1300, 3, 0.1, 0.7));
+        let v = normal(4, 1300, 2, 0.0, 1.0);
+        let (q, k, v) = (q.view(), k.view(), v.view());
+        let kernel = Kernel::attention(3);
+        let product = Kernel::gaussian().product(q, k, v).unwrap();
+        out.push(("exact product".into(), product.values));
+        let none = Mask::none();
+        out.push(("exact attention".into(), exact_attention(kernel, q, k, v, none).unwrap()));
+        let elu = favor::reference::Baseline::Elu;
+        out.push(("baseline".into(), baseline_attention(&elu, q, k, v, none).unwrap()));
+        for (family, coupling) in Family::ALL.into_iter().zip(Coupling::ALL.into_iter().cycle()) {
+            let spec = FeatureSpec::new(family, 40).kernel(kernel).coupling(coupling).seed(9);
+            let map = spec.fit(&m, &m).unwrap();
+            let mut add = |what: &str, m: Matrix<f64>| out.push((format!("{family} {what}"), m));
+            add("ω", map.omega().clone());
+            add("features", map.features_of(Side::Query, q).unwrap().values);
+            let product = kernel_product(&map, q, k, v).unwrap();
+            let rows = product.log_scale.len();
+            add("scales", Matrix::new(product.log_scale, rows, 1).unwrap());
+            add("product", product.values);
+            if family.is_positive() {
+                add("attention", feature_attention(&map, q, k, v, none).unwrap());
+                let (q, v) = (k.slice(0, 500), v.slice(0, 500));
+                add("causal", feature_attention(&map, q, q, v, Mask::causal()).unwrap());
+                let (q, v) = (cast::<f32>(&q.to_f64(1.0)), cast::<f32>(&v.to_f64(1.0)));
+                let (q, v) = (q.view(), v.view());
+                let narrow = feature_attention(&map, q, q, v, none).unwrap();
+                add("f32 attention", narrow.view().to_f64(1.0));
+            }
+        }
+        out
+    })
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let one = run(1);
+    assert!(one.len() > 50);
+    for threads in [2, 3, 4] {
+        for ((what, a), (_, b)) in one.iter().zip(run(threads)) {
+            assert_same_bits(&format!("{what}, {threads} threads"), a, &b);
+        }
+    }
+}

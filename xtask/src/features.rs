@@ -1,0 +1,86 @@
+//! `cargo xtask features`: every crate compiles without features and with each one alone, and the tests
+//! of the command pass as a user first builds it. The tests have all features at once, so they see
+//! neither what is compiled only without a feature nor a dependency that another feature provides.
+
+use crate::step::{Outcome, Steps, cargo, execute};
+use crate::workspace::{self, LEFT_OUT};
+use std::collections::BTreeSet;
+
+/// A crate and the features it has, separated by commas.
+type Build = (String, String);
+
+pub(crate) fn run() -> Outcome {
+    let mut steps = Steps::default();
+    let outcome = steps_of(&mut steps);
+    eprint!("\n{}", steps.table());
+    for (name, feature, reason) in LEFT_OUT {
+        eprintln!("\nleft out: {name} with {feature}, because it {reason}");
+    }
+    outcome.inspect(|()| eprintln!("\neverything passed"))
+}
+
+fn steps_of(steps: &mut Steps) -> Outcome {
+    for (name, features) in steps.run("plan", plan)? {
+        let title = if features.is_empty() { name.clone() } else { format!("{name}, {features}") };
+        let arguments = arguments(&(name, features));
+        steps.run(&title, || execute(&mut cargo(&format!("check {arguments}"))))?;
+    }
+    steps.run("tests of the default command", || {
+        execute(&mut cargo("test --package favor-cli --test cli"))
+    })
+}
+
+fn arguments((name, features): &Build) -> String {
+    let base = format!("--package {name} --no-default-features");
+    if features.is_empty() { base } else { format!("{base} --features {features}") }
+}
+
+/// The builds to try: those of all that are wanted which no other one contains. A build of the command
+/// compiles the libraries too.
+fn plan() -> Result<Vec<Build>, String> {
+    let members = workspace::members()?;
+    let names: BTreeSet<&str> = members.iter().map(|m| m.name.as_str()).collect();
+    let mut builds = vec![];
+    for member in &members {
+        for feature in [""].into_iter().chain(member.built()) {
+            let build = (member.name.clone(), feature.to_owned());
+            let tree = workspace::tree(&arguments(&build))?;
+            let ours = tree.into_iter().filter(|(p, _)| names.contains(p.name.as_str()));
+            builds.push((build, ours.map(|(p, features)| (p.name, features)).collect()));
+        }
+    }
+    Ok(needed(builds))
+}
+
+/// The builds, larger ones first, without those that an earlier one contains.
+fn needed(mut builds: Vec<(Build, BTreeSet<Build>)>) -> Vec<Build> {
+    builds.sort_by_key(|(_, contained)| std::cmp::Reverse(contained.len()));
+    let mut compiled = BTreeSet::new();
+    let mut needed = vec![];
+    for (build, contained) in builds {
+        if !compiled.contains(&build) {
+            compiled.extend(contained);
+            needed.push(build);
+        }
+    }
+    needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_build_contains_is_not_built_again() {
+        let build = |name: &str, features: &str| (name.to_owned(), features.to_owned());
+        let contains = |builds: &[Build]| builds.iter().cloned().collect::<BTreeSet<_>>();
+        let (library, more) = (build("library", ""), build("library", "more"));
+        let command = build("command", "tables");
+        let builds = vec![
+            (library.clone(), contains(std::slice::from_ref(&library))),
+            (more.clone(), contains(std::slice::from_ref(&more))),
+            (command.clone(), contains(&[library, command.clone()])),
+        ];
+        assert_eq!(needed(builds), [command, more]);
+    }
+}
