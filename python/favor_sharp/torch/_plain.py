@@ -118,14 +118,21 @@ def exactly(
     # α‖y‖² as one more dimension; α‖x‖² cancels.
     norm = key.alpha[..., None, None] * k.square().sum(-1, keepdim=True)
     q, k = torch.cat([q, torch.ones_like(q[..., :1])], -1), torch.cat([k, norm], -1)
+    return softmax_attention(q, k, v, key_mask, causal, scale=1.0)
+
+
+def softmax_attention(
+    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
+    """Exact attention with a mask of keys. A query that sees no key gives zeros."""
     if key_mask is None:
-        return scaled_dot_product_attention(q, k, v, is_causal=causal, scale=1.0)
+        return scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
     pairs = key_mask[:, None, None, :]
     if causal:
         length = k.shape[2]
         pairs = pairs & torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
-    out = scaled_dot_product_attention(q, k, v, pairs, scale=1.0)
-    # Zeros for a query that sees no key, whatever this version of torch makes of it.
+    out = scaled_dot_product_attention(q, k, v, pairs, scale=scale)
+    # Whatever this version of torch makes of it.
     return torch.where(pairs.any(-1, keepdim=True), out, torch.zeros_like(out))
 
 
