@@ -130,8 +130,7 @@ class Recorder:
             how = {"heads": q.shape[1], "dim": q.shape[3], "statistics": "calibrated"}
             every = [AdaptiveMaps(**how, **kernel(scaling), **kind) for kind in self.kinds]
             layer = self.layers[module] = _Layer(every)
-        arrays = [to_array(x.detach().cpu()) for x in (q, k)]
-        key_mask = None if mask is None else to_array(mask.cpu())
+        arrays, key_mask = (to_array(q), to_array(k)), to_array(mask)
         for maps in layer.maps:
             maps.calibrate(*arrays, key_mask=key_mask)
         # As many queries as keys share their padding, as in self-attention.

@@ -154,8 +154,8 @@ def fit_maps(
     """
     dtype = torch.promote_types(q.dtype, k.dtype)
     maps = _native.fit_maps(
-        *(to_array(x.detach().to("cpu", dtype)) for x in (q, k)),
-        key_mask=None if key_mask is None else to_array(key_mask.cpu()),
+        *(to_array(x.to(dtype)) for x in (q, k)),
+        key_mask=to_array(key_mask),
         features=features,
         family=family,
         coupling=coupling,

@@ -177,7 +177,7 @@ class FavorAttention(nn.Module):
         if mask is not None and not bool(mask.any()):
             raise ValueError("key_padding_mask: every key is padding; at least one must be seen")
         adaptive = self._adaptive()
-        adaptive.calibrate(*_arrays(q, k), **_options(mask))
+        adaptive.calibrate(to_array(q), to_array(k), key_mask=to_array(mask))
         adaptive.end_calibration()
         self._write(adaptive)
 
@@ -188,7 +188,8 @@ class FavorAttention(nn.Module):
         """The maps of a training call."""
         adaptive = self._adaptive()
         before = adaptive.maps()
-        own = adaptive.training(*_arrays(q, k), **_options(mask), causal=causal)
+        arrays = to_array(q), to_array(k)
+        own = adaptive.training(*arrays, key_mask=to_array(mask), causal=causal)
         after = adaptive.maps()
         if after is not before:
             self._write(adaptive)
@@ -242,14 +243,6 @@ class FavorAttention(nn.Module):
             if isinstance(file, Tensor) and file.dtype == torch.uint8:
                 setattr(self, name, torch.empty_like(file, device=self.maps.device))
         super()._load_from_state_dict(state_dict, prefix, *more)
-
-
-def _arrays(*tensors: Tensor) -> list[Any]:
-    return [to_array(x.detach().cpu()) for x in tensors]
-
-
-def _options(mask: Tensor | None) -> dict[str, Any]:
-    return {"key_mask": None if mask is None else to_array(mask.cpu())}
 
 
 def _visible(padding: Tensor) -> Tensor:

@@ -13,9 +13,11 @@ from .. import BFLOAT16, _native
 from ._maps import unpack
 
 
-def to_array(x: Tensor) -> NDArray[Any]:
-    """A tensor of the CPU as an array, without a copy."""
-    x = x.detach()
+def to_array(x: Optional[Tensor]) -> Any:  # noqa: UP045
+    """A tensor as an array, without a copy if it is on the CPU; None stays None."""
+    if x is None:
+        return None
+    x = x.detach().cpu()
     if x.dtype == torch.bfloat16:
         return x.view(torch.int16).numpy().view(BFLOAT16)
     return x.numpy()
@@ -38,7 +40,7 @@ def _options(
     return {
         "maps": unpack(maps),
         "exact_heads": exact_heads,
-        "key_mask": None if key_mask is None else to_array(key_mask),
+        "key_mask": to_array(key_mask),
         "causal": causal,
         "near": near,
         "threads": torch.get_num_threads(),
