@@ -10,27 +10,29 @@ import favor_sharp.hf as hf
 from favor_sharp import _calibration
 
 DRAWS = 12
+COUPLINGS = "orthogonal", "iid"
 
 
 def compare(model, batches: list, features: int, calibration: dict) -> dict:
     """Errors of the queries that predictions look at, and of the model's outputs for the batches."""
     model.set_attn_implementation(hf.NAME)
-    with torch.no_grad(), _calibration._watch() as recorder:
+    kinds = [
+        {"features": features, "coupling": coupling, "seed": seed}
+        for coupling in COUPLINGS
+        for seed in range(DRAWS)
+    ]
+    with torch.no_grad(), _calibration._watch(*kinds) as recorder:
         for batch in _calibration._batches(model, size=32, **calibration):
             model(**batch)
     seen = []
     for layer in recorder.layers.values():
-        for head, (queries, keys) in enumerate(zip(layer.queries, layer.keys, strict=True)):
-            how = {"features": features, "kernel": "softmax", "scale": layer.scaling**0.5}
+        for head, drawn in enumerate(zip(*(maps.maps() for maps in layer.maps), strict=True)):
             maps = {
-                coupling: [
-                    fs.FeatureMap.fit(queries, keys, coupling=coupling, seed=seed, **how)
-                    for seed in range(DRAWS)
-                ]
-                for coupling in ("orthogonal", "iid")
+                coupling: [map for map in drawn if map.coupling == coupling]
+                for coupling in COUPLINGS
             }
             for q, k, v in ([x[head] for x in sample] for sample in layer.samples):
-                seen += errors(maps, q, k, v, how["scale"])
+                seen += errors(maps, q, k, v, drawn[0].scale)
     more = {"auto": False, "short_is_exact": False, "save": False, "quiet": True}
     hf.calibrate(model, features=features, **calibration, **more)
     return summary(np.array(seen)) | in_the_model(model, batches)

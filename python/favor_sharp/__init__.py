@@ -11,8 +11,13 @@ NumPy arrays in and out. The adapters live in ``favor_sharp.sklearn``, ``favor_s
 (2, 4, 300, 16)
 """
 
+from ._exact import exact_attention, exact_attention_backward
 from ._inspect import Inspection, inspect
 from ._native import (
+    BFLOAT16,
+    COUPLINGS,
+    FAMILIES,
+    AdaptiveMaps,
     Choice,
     DecodeState,
     FeatureMap,
@@ -21,18 +26,22 @@ from ._native import (
     __version__,
     attention,
     attention_backward,
-    auto_attention,
-    choose,
-    exact_attention,
-    exact_attention_backward,
+    break_even,
+    choose_heads,
     exact_kernel_product,
     fit_maps,
     kernel_product,
     log_kernel,
+    maps_from_bytes,
+    maps_to_bytes,
     predicted_error,
 )
 
 __all__ = [
+    "BFLOAT16",
+    "COUPLINGS",
+    "FAMILIES",
+    "AdaptiveMaps",
     "Choice",
     "DecodeState",
     "FeatureMap",
@@ -42,8 +51,8 @@ __all__ = [
     "__version__",
     "attention",
     "attention_backward",
-    "auto_attention",
-    "choose",
+    "break_even",
+    "choose_heads",
     "exact_attention",
     "exact_attention_backward",
     "exact_kernel_product",
@@ -51,5 +60,7 @@ __all__ = [
     "inspect",
     "kernel_product",
     "log_kernel",
+    "maps_from_bytes",
+    "maps_to_bytes",
     "predicted_error",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,14 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
-from . import FeatureMap, Moments, predicted_error
-from .torch import pack
+from . import AdaptiveMaps, FeatureMap, maps_from_bytes, maps_to_bytes, predicted_error
+from ._native import write_atomically
+from .torch import pack, unpack
+from .torch._attention import kernel
+from .torch._operator import to_array
+from .torch._plain import softmax_attention
 
 FILE = "favor_sharp.safetensors"
+# The entry in a file of maps that says which layers they belong to.
+LAYERS = "favor_sharp.layers.v1"
 MAPS, EXACT = "favor_maps", "favor_exact_heads"
 # Queries and keys of each sampled sequence that a prediction looks at, and sequences of each layer.
 QUERIES, KEYS, SEQUENCES = 8, 128, 6
@@ -47,13 +52,13 @@ class Calibration:
 
     @property
     def by_features(self) -> int:
-        """How many heads features serve."""
+        """How many heads are computed by features."""
         return sum(not head.exact for head in self.heads)
 
     def __str__(self) -> str:
         lines = [
-            f"{self.features} features of {self.family}: they serve {self.by_features} of "
-            f"{len(self.heads)} heads within {100 * self.tolerance:.0f} % of the output"
+            f"{self.features} features of {self.family}: {self.by_features} of {len(self.heads)} heads "
+            f"are within {100 * self.tolerance:.0f} % of the output"
         ]
         layers: dict[str, list[Head]] = {}
         for head in self.heads:
@@ -79,18 +84,18 @@ def _percent(error: float) -> str:
 
 @dataclass
 class _Layer:
-    """What a layer's calls have shown."""
+    """What a layer's calls have shown: maps of each kind that was asked for, and some queries, keys and
+    values."""
 
-    scaling: float
-    queries: list[Moments]
-    keys: list[Moments]
+    maps: list[AdaptiveMaps]
     samples: list[tuple[NDArray[np.float64], ...]] = field(default_factory=list)
 
 
 class Recorder:
-    """Watches the layers of a model while they compute exactly."""
+    """Watches the layers of a model while they compute exactly, and fits maps of these kinds to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *kinds: dict[str, Any]) -> None:
+        self.kinds = kinds
         self.layers: dict[nn.Module, _Layer] = {}
 
     def record(
@@ -108,22 +113,8 @@ class Recorder:
             raise ValueError(
                 f"favor_sharp: a mask of shape {tuple(mask.shape)}; [batch, keys] is needed"
             )
-        pairs = None
-        if mask is not None:
-            pairs = mask[:, None, None]
-            if causal:
-                both = k.shape[2], k.shape[2]
-                pairs = pairs & torch.ones(both, dtype=torch.bool, device=k.device).tril()
-        out = scaled_dot_product_attention(
-            q, k, v, pairs, is_causal=causal and mask is None, scale=scaling
-        )
-        # A query that sees no key has no output to speak of.
         self._remember(module, q, k, v, mask, scaling)
-        return (
-            out
-            if pairs is None
-            else torch.where(pairs.any(-1, keepdim=True), out, torch.zeros_like(out))
-        )
+        return softmax_attention(q, k, v, mask, causal, scaling)
 
     def _remember(
         self,
@@ -134,14 +125,16 @@ class Recorder:
         mask: Tensor | None,
         scaling: float,
     ) -> None:
-        query_mask = mask if q.shape[2] == k.shape[2] else None
-        queries, keys = _head_moments(q, query_mask), _head_moments(k, mask)
         layer = self.layers.get(module)
         if layer is None:
-            layer = self.layers[module] = _Layer(scaling, queries, keys)
-        else:
-            layer.queries = [a.merge(b) for a, b in zip(layer.queries, queries, strict=True)]
-            layer.keys = [a.merge(b) for a, b in zip(layer.keys, keys, strict=True)]
+            how = {"heads": q.shape[1], "dim": q.shape[3], "statistics": "calibrated"}
+            every = [AdaptiveMaps(**how, **kernel(scaling), **kind) for kind in self.kinds]
+            layer = self.layers[module] = _Layer(every)
+        arrays, key_mask = (to_array(q), to_array(k)), to_array(mask)
+        for maps in layer.maps:
+            maps.calibrate(*arrays, key_mask=key_mask)
+        # As many queries as keys share their padding, as in self-attention.
+        query_mask = mask if q.shape[2] == k.shape[2] else None
         for b in range(min(len(q), SEQUENCES - len(layer.samples))):
             rows = slice(None) if mask is None else mask[b]
             own = slice(None) if query_mask is None else query_mask[b]
@@ -155,13 +148,6 @@ def _thin(x: Tensor, most: int) -> NDArray[np.float64]:
     return x[:, ::step].detach().to("cpu", torch.float64).numpy()
 
 
-def _head_moments(x: Tensor, mask: Tensor | None) -> list[Moments]:
-    rows = x.detach().to("cpu", torch.float64).transpose(1, 2).flatten(0, 1)
-    if mask is not None:
-        rows = rows[mask.flatten().cpu()]
-    return [Moments(rows[:, h].numpy()) for h in range(rows.shape[1])]
-
-
 _recorder: Recorder | None = None
 
 
@@ -171,9 +157,9 @@ def recording() -> Recorder | None:
 
 
 @contextmanager
-def _watch() -> Iterator[Recorder]:
+def _watch(*kinds: dict[str, Any]) -> Iterator[Recorder]:
     global _recorder
-    _recorder = Recorder()
+    _recorder = Recorder(*kinds)
     try:
         yield _recorder
     finally:
@@ -195,7 +181,7 @@ def calibrate(
     save: str | os.PathLike[str] | bool = True,
     quiet: bool = False,
 ) -> Calibration:
-    """Fits maps for every layer and head to texts, freezes them, and says which heads they serve.
+    """Fits maps for every layer and head to texts, and says for which heads they are accurate enough.
 
     texts: strings, or batches of inputs of the model as a tokenizer makes them.
     auto: keep heads exact whose predicted error is above the tolerance.
@@ -206,11 +192,12 @@ def calibrate(
     from . import hf
 
     hf.register()
+    kind = {"features": features, "family": family, "seed": seed}
     was_training, before = model.training, model.config._attn_implementation
     model.eval()
     model.set_attn_implementation(hf.NAME)
     try:
-        with torch.no_grad(), _watch() as recorder:
+        with torch.no_grad(), _watch(kind) as recorder:
             for batch in _batches(model, texts, tokenizer, batch_size):
                 model(**batch)
     except BaseException:
@@ -226,14 +213,7 @@ def calibrate(
     names = {module: name for name, module in model.named_modules()}
     heads = []
     for module, layer in recorder.layers.items():
-        options = {
-            "features": features,
-            "family": family,
-            "kernel": "softmax",
-            "scale": layer.scaling**0.5,
-        }
-        pairs = zip(layer.queries, layer.keys, strict=True)
-        maps = [FeatureMap.fit(q, k, seed=seed, **options) for q, k in pairs]
+        maps = layer.maps[0].maps()
         errors = [_error(map, layer, h) for h, map in enumerate(maps)]
         found = [Head(names[module], h, e, auto and e > tolerance) for h, e in enumerate(errors)]
         heads += found
@@ -301,44 +281,56 @@ def _place(model: nn.Module, save: str | os.PathLike[str] | bool) -> Path | None
 
 
 def _save(model: nn.Module, file: Path) -> None:
-    tensors, short = {}, False
+    """One file of the maps of all layers, with an entry that says whose they are."""
+    maps, layers = [], []
     for name, module in model.named_modules():
         if hasattr(module, MAPS):
-            tensors[f"{name}.maps"] = getattr(module, MAPS).cpu()
-            tensors[f"{name}.exact"] = torch.tensor(getattr(module, EXACT), dtype=torch.int64)
-            short = module.favor_short_is_exact
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        save_file(
-            tensors, draft, metadata={"format": "favor_sharp.maps.v1", "short_is_exact": str(short)}
-        )
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
+            own = unpack(getattr(module, MAPS))
+            maps += own
+            layers.append(
+                {
+                    "name": name,
+                    "maps": len(own),
+                    "exact": list(getattr(module, EXACT)),
+                    "short_is_exact": module.favor_short_is_exact,
+                }
+            )
+    header, numbers = _split(maps_to_bytes(maps))
+    header["__metadata__"][LAYERS] = json.dumps(layers)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    write_atomically(file, len(text).to_bytes(8, "little") + text + numbers)
+
+
+def _split(file: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header of a safetensors file, and its numbers."""
+    end = 8 + int.from_bytes(file[:8], "little")
+    return json.loads(file[8:end]), file[end:]
 
 
 def load(model: nn.Module, file: str | os.PathLike[str] | None = None) -> None:
     """Gives a model the maps of an earlier ``calibrate``, from its own folder if no file is named."""
-    from safetensors import safe_open
-
     from . import hf
 
     place = _place(model, True) if file is None else Path(file)
     if place is None or not place.is_file():
         raise FileNotFoundError(f"{place or FILE}: no maps there; make them with calibrate")
-    with safe_open(place, "pt") as opened:
-        about = opened.metadata() or {}
-    if about.get("format") != "favor_sharp.maps.v1":
-        raise ValueError(f"{place}: a file of another kind or version")
-    tensors, modules = load_file(place), dict(model.named_modules())
-    names = [name.removesuffix(".maps") for name in tensors if name.endswith(".maps")]
-    for name in names:
-        if name not in modules:
+    contents = place.read_bytes()
+    try:
+        maps = maps_from_bytes(contents)
+        layers = json.loads(_split(contents)[0]["__metadata__"][LAYERS])
+    except KeyError:
+        raise ValueError(f"{place}: maps, but not of the layers of a model") from None
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    modules = dict(model.named_modules())
+    for layer in layers:
+        if layer["name"] not in modules:
             raise ValueError(
-                f"{place}: the model has no layer {name!r}; the maps are of another one"
+                f"{place}: the model has no layer {layer['name']!r}; the maps are of another one"
             )
-    for name in names:
-        exact = tensors[f"{name}.exact"].tolist()
-        _attach(modules[name], tensors[f"{name}.maps"], exact, about["short_is_exact"] == "True")
+    for layer in layers:
+        own, maps = maps[: layer["maps"]], maps[layer["maps"] :]
+        _attach(modules[layer["name"]], pack(own), layer["exact"], layer["short_is_exact"])
     hf.register()
     model.set_attn_implementation(hf.NAME)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from . import DecodeState
-from .torch import favor_attention, unpack
+from . import DecodeState, FeatureMap
+from .torch import favor_attention, pack, unpack
 
 
 class DecodeCache(Cache):
@@ -39,8 +39,9 @@ class DecodeLayer(CacheLayerMixin):
         """As before the first token."""
         self.tokens = 0
         self.states: list[DecodeState] = []
-        # Which tokens were seen, if not all; keys and values of exact heads.
+        # Which tokens were seen, if not all; maps, keys and values of exact heads.
         self.visible: Tensor | None = None
+        self.exact_maps: Tensor | None = None
         self.keys = self.values = None
         self.waiting = self.is_initialized = False
 
@@ -87,12 +88,13 @@ class DecodeLayer(CacheLayerMixin):
         rest = [h for h in range(q.shape[1]) if h not in exact]
         out = v.new_zeros(*q.shape[:-1], v.shape[-1])
         if rest:
-            own = maps if len(maps) == 1 else maps[rest]
+            own = _maps_of(maps, rest)
             out[:, rest] = self._by_features(q[:, rest], k[:, rest], v[:, rest], mask, own)
         if exact:
             heads = list(exact)
-            own = maps if len(maps) == 1 else maps[heads]
-            out[:, heads] = self._exactly(q[:, heads], k[:, heads], v[:, heads], mask, own)
+            if self.exact_maps is None:
+                self.exact_maps = pack(_maps_of(maps, heads))
+            out[:, heads] = self._exactly(q[:, heads], k[:, heads], v[:, heads], mask)
         self.visible, self.waiting = mask, False
         return out
 
@@ -112,16 +114,15 @@ class DecodeLayer(CacheLayerMixin):
             )
 
     def _by_features(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, maps: Tensor
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, maps: list[FeatureMap]
     ) -> Tensor:
-        batch, heads, length, dim = q.shape
+        batch, heads, length, _ = q.shape
         dtype = torch.float64 if v.dtype == torch.float64 else torch.float32
         inputs = [x.detach().to("cpu", dtype) for x in (q, k, v)]
         if not self.states:
             name = str(dtype).removeprefix("torch.")
-            made = unpack(maps.cpu(), dim)
             make = {"heads": heads, "value_dim": v.shape[-1], "dtype": name}
-            self.states = [DecodeState(made, **make) for _ in range(batch)]
+            self.states = [DecodeState(maps, **make) for _ in range(batch)]
         if len(self.states) != batch:
             raise ValueError(
                 f"favor_sharp: {batch} sequences for a DecodeCache of {len(self.states)}"
@@ -133,9 +134,7 @@ class DecodeLayer(CacheLayerMixin):
             out[b, :, rows] = torch.from_numpy(found[0])
         return out.to(v.device, v.dtype)
 
-    def _exactly(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, maps: Tensor
-    ) -> Tensor:
+    def _exactly(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if self.keys is not None:
             k, v = torch.cat([self.keys, k], 2), torch.cat([self.values, v], 2)
         self.keys, self.values = k, v
@@ -145,7 +144,9 @@ class DecodeLayer(CacheLayerMixin):
             # Queries whose outputs nobody reads stand for the tokens before.
             q = torch.nn.functional.pad(q, (0, 0, before, 0))
         heads = range(q.shape[1])
-        out = favor_attention(q, k, v, mask, is_causal=causal, maps=maps, exact_heads=heads)
+        out = favor_attention(
+            q, k, v, mask, is_causal=causal, maps=self.exact_maps, exact_heads=heads
+        )
         return out[:, :, -length:]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -195,3 +196,9 @@ class DecodeLayer(CacheLayerMixin):
         if self.is_initialized:
             batch = len(self.states) or len(self.keys if self.keys is not None else ())
             self.reorder_cache(torch.arange(batch).repeat_interleave(repeats))
+
+
+def _maps_of(maps: Tensor, heads: Sequence[int]) -> list[FeatureMap]:
+    """The maps of these heads: one for all, or one per head."""
+    made = unpack(maps)
+    return made if len(made) == 1 else [made[h] for h in heads]

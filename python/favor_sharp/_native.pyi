@@ -1,16 +1,17 @@
-"""The native half of the package. Everything here is offered by ``favor_sharp`` itself.
+"""The native half of the package. Nearly everything here is offered by ``favor_sharp`` itself.
 
 Tensors are NumPy arrays ``[length, dim]``, ``[heads, length, dim]`` or ``[batch, heads, length, dim]``
-of float16, float32 or float64, all of the same type. They are read where they are, whatever their
-strides; arrays in reverse order are copied. Results are new arrays that take over the engine's
+of float16, float32, float64 or ``BFLOAT16``, all of the same type. They are read where they are, whatever
+their strides; arrays in reverse order are copied. Results are new arrays that take over the engine's
 memory. Long calls release the interpreter's lock and end at Ctrl-C.
+
+Sets of vectors, ``[rows, dim]``, are computed in float32 if all of them are float32, else in float64.
 
 ``kernel`` is ``"softmax"`` for exp(xᵀy), ``"gaussian"`` for exp(-‖x-y‖²/2), ``"attention"`` for
 exp(xᵀy/√dim), or a number α for exp(α‖x‖² + xᵀy + α‖y‖²). Vectors are multiplied by ``scale``
 beforehand.
 
-``family`` is one of trig, trig_pair, pos, hyperbolic, ge, sade, ade, sde, sde_shifted, ade_shifted and
-balanced; ``coupling`` one of iid, orthogonal, simplex, antithetic and sobol.
+``family`` is a name in ``FAMILIES``, ``coupling`` one in ``COUPLINGS``.
 """
 
 import os
@@ -24,8 +25,19 @@ _Array: TypeAlias = NDArray[Any]
 _Doubles: TypeAlias = NDArray[np.float64]
 _Mask: TypeAlias = ArrayLike | None
 _Maps: TypeAlias = FeatureMap | Iterable[FeatureMap]
+_Dtype: TypeAlias = Literal["float16", "bfloat16", "float32", "float64"]
 
 __version__: str
+
+BFLOAT16: np.dtype[np.void]
+"""The type of arrays that hold the bits of bfloat16, which NumPy lacks: ``bits.view(BFLOAT16)`` of
+uint16."""
+
+FAMILIES: tuple[tuple[str, bool], ...]
+"""The name of every family, and whether its features are positive."""
+
+COUPLINGS: tuple[str, ...]
+"""The name of every coupling."""
 
 @final
 class Moments:
@@ -33,9 +45,10 @@ class Moments:
 
     def __new__(cls, rows: ArrayLike, weights: ArrayLike | None = None) -> Moments: ...
     @staticmethod
-    def from_parts(
+    def from_covariance(
         count: int, weight: float, mean: ArrayLike, covariance: ArrayLike
-    ) -> Moments: ...
+    ) -> Moments:
+        """Moments that were computed elsewhere."""
     def merge(self, other: Moments) -> Moments:
         """The moments of both sets together."""
     @property
@@ -60,12 +73,12 @@ class FeatureMap:
         *,
         features: int = 256,
         family: str = "balanced",
-        kernel: str | float | None = "softmax",
+        kernel: str | float = "softmax",
         scale: float = 1.0,
         coupling: str = "orthogonal",
         seed: int = 0,
     ) -> FeatureMap:
-        """The map that is best for the two sets, ``[rows, dim]`` each; one set serves as both."""
+        """The map that is best for the two sets, ``[rows, dim]`` each; one set can be both."""
     @staticmethod
     def from_arrays(
         omega: ArrayLike,
@@ -84,6 +97,13 @@ class FeatureMap:
         """The map of what ``arrays`` gave out, or of parameters and draws of the caller's own."""
     def arrays(self) -> dict[str, _Doubles]:
         """The numbers of a positive map, by the names that ``from_arrays`` takes."""
+    def side(self, side: Literal["query", "key"]) -> dict[str, Any]:
+        """One side as the numbers that rows are projected by.
+
+        With x the vector times ``scale``, a positive feature has the logarithm
+        ``weights @ (x + shift) + constants - |transform @ (x + shift)|²/2 - linear @ x - constant
+        + alpha |x|²``; a trigonometric one is ``√2 cos(weights @ x + constants) exp((1/2 + alpha) |x|²)``.
+        """
     def transform(self, rows: ArrayLike, *, side: Literal["query", "key"] = "query") -> _Array:
         """Features with ``transform(x) @ transform(y, side="key").T`` ≈ K(x, y)."""
     def log_features(self, rows: ArrayLike, *, side: Literal["query", "key"] = "query") -> _Array:
@@ -114,88 +134,125 @@ class FeatureMap:
     @property
     def omega(self) -> _Doubles: ...
 
+def maps_to_bytes(maps: _Maps) -> bytes:
+    """The maps as the bytes of one safetensors file."""
+
+def maps_from_bytes(bytes: bytes) -> list[FeatureMap]:
+    """The maps of such bytes, or those of ``FeatureMap.to_bytes``."""
+
 def fit_maps(
     q: ArrayLike,
     k: ArrayLike,
     *,
     features: int = 256,
     family: str = "balanced",
-    kernel: str | float | None = "attention",
+    kernel: str | float = "attention",
     scale: float = 1.0,
     coupling: str = "orthogonal",
     seed: int = 0,
     key_mask: _Mask = None,
     per_sequence: bool = False,
 ) -> list[FeatureMap]:
-    """One map a head, fitted to the batch, or one a sequence and head.
+    """One map per head, fitted to the batch, or one per sequence and head.
 
-    Not to be fitted on the very sequence that causal attention then sees.
+    Not to be fitted on the very sequence that causal attention then sees. Where there are as many
+    queries as keys, as in self-attention, ``key_mask`` is theirs too.
     """
+
+@final
+class AdaptiveMaps:
+    """One map per head, kept in step with the data of a training. It can be pickled.
+
+    ``redraw``: draw again after so many training calls; None is never.
+    ``statistics``: where those of queries and keys come from. ``"running"`` is an average over training
+        calls that keeps ``keep`` per call and reaches the maps when they are drawn again, or at the first
+        call; ``"calibrated"`` the average of all calls until ``freeze``, or of a calibration; ``"batch"``
+        and ``"sequence"`` are those of the call itself, which causal calls refuse.
+
+    Before the first call the maps know nothing of the data. Maps are given out as the same object as
+    before, as long as they have not changed.
+    """
+
+    def __new__(
+        cls,
+        heads: int,
+        dim: int,
+        *,
+        features: int = 256,
+        family: str = "balanced",
+        kernel: str | float = "attention",
+        scale: float = 1.0,
+        coupling: str = "orthogonal",
+        seed: int = 0,
+        redraw: int | None = None,
+        statistics: Literal["running", "calibrated", "batch", "sequence"] = "running",
+        keep: float = 0.9,
+    ) -> AdaptiveMaps: ...
+    def training(
+        self, q: ArrayLike, k: ArrayLike, *, key_mask: _Mask = None, causal: bool = False
+    ) -> tuple[FeatureMap, ...]:
+        """The maps for one training call. A causal one gets what earlier calls have shown."""
+    def evaluation(
+        self, q: ArrayLike, k: ArrayLike, *, key_mask: _Mask = None, causal: bool = False
+    ) -> tuple[FeatureMap, ...]:
+        """The maps for an evaluation: nothing is learned and nothing drawn again."""
+    def maps(self) -> tuple[FeatureMap, ...]:
+        """The maps as they are."""
+    def calibrate(self, q: ArrayLike, k: ArrayLike, *, key_mask: _Mask = None) -> None:
+        """Adds a batch to the statistics of a calibration, which replace those from before it."""
+    def end_calibration(self) -> None: ...
+    def freeze(self) -> None:
+        """Ends the learning of statistics; drawing again goes on."""
+    @property
+    def calls(self) -> int:
+        """Training calls so far."""
+    def to_bytes(self) -> bytes: ...
+    @staticmethod
+    def from_bytes(bytes: bytes) -> AdaptiveMaps: ...
 
 def attention(
     q: ArrayLike,
     k: ArrayLike,
     v: ArrayLike,
-    maps: _Maps,
+    maps: _Maps | None = None,
     *,
+    exact_heads: Sequence[int] | Sequence[Choice] = (),
+    kernel: str | float | None = None,
+    scale: float | None = None,
     causal: bool = False,
     key_mask: _Mask = None,
     near: int = 0,
     offsets: Sequence[int] | None = None,
     threads: int | None = None,
 ) -> _Array:
-    """Attention by features, linear in the length.
+    """Attention by features, linear in the length; without maps exactly, in blocks.
 
-    ``maps`` is one map, one a head, or one a sequence and head. ``key_mask`` is ``[batch, keys]``, False
-    at padding. At least ``near`` neighbours of each token are attended exactly. ``offsets`` cut a batch
-    of one into packed sequences.
+    ``maps`` is one map, one per head, or one per sequence and head. ``exact_heads`` are computed exactly,
+    with the kernels of their maps: numbers of heads, or what ``choose_heads`` gave. ``kernel`` and
+    ``scale`` are for calls without maps, by default those of attention. ``key_mask`` is
+    ``[batch, keys]``, False at padding. At least ``near`` neighbours of each token are attended exactly.
+    ``offsets`` cut a batch of one into packed sequences. A query that sees no key gives zeros.
     """
-
-def exact_attention(
-    q: ArrayLike,
-    k: ArrayLike,
-    v: ArrayLike,
-    *,
-    kernel: str | float | None = "attention",
-    scale: float = 1.0,
-    causal: bool = False,
-    key_mask: _Mask = None,
-    offsets: Sequence[int] | None = None,
-    threads: int | None = None,
-) -> _Array:
-    """Attention without approximation, in blocks; a query that sees no key gives zeros."""
 
 def attention_backward(
     q: ArrayLike,
     k: ArrayLike,
     v: ArrayLike,
     out: ArrayLike,
-    gradient: ArrayLike,
-    maps: _Maps,
+    out_gradient: ArrayLike,
+    maps: _Maps | None = None,
     *,
+    exact_heads: Sequence[int] | Sequence[Choice] = (),
+    kernel: str | float | None = None,
+    scale: float | None = None,
     causal: bool = False,
     key_mask: _Mask = None,
     near: int = 0,
     offsets: Sequence[int] | None = None,
     threads: int | None = None,
 ) -> tuple[_Array, _Array, _Array]:
-    """The gradients of ``attention`` with respect to q, k and v, given its output and that's gradient."""
-
-def exact_attention_backward(
-    q: ArrayLike,
-    k: ArrayLike,
-    v: ArrayLike,
-    out: ArrayLike,
-    gradient: ArrayLike,
-    *,
-    kernel: str | float | None = "attention",
-    scale: float = 1.0,
-    causal: bool = False,
-    key_mask: _Mask = None,
-    offsets: Sequence[int] | None = None,
-    threads: int | None = None,
-) -> tuple[_Array, _Array, _Array]:
-    """The gradients of ``exact_attention``."""
+    """The gradients of ``attention`` with respect to q, k and v, given its output and the gradient of
+    that."""
 
 @final
 class Choice:
@@ -206,7 +263,7 @@ class Choice:
     @property
     def predicted_error(self) -> float | None: ...
 
-def choose(
+def choose_heads(
     q: ArrayLike,
     k: ArrayLike,
     v: ArrayLike,
@@ -220,20 +277,9 @@ def choose(
     """Decides for each head of each sequence: exact where that is no more work, or where the
     predicted relative error of the output is above the tolerance."""
 
-def auto_attention(
-    q: ArrayLike,
-    k: ArrayLike,
-    v: ArrayLike,
-    maps: _Maps,
-    choices: Sequence[Choice],
-    *,
-    causal: bool = False,
-    key_mask: _Mask = None,
-    near: int = 0,
-    offsets: Sequence[int] | None = None,
-    threads: int | None = None,
-) -> _Array:
-    """Attention with the choices of ``choose``."""
+def break_even(queries: int, keys: int, *, causal: bool = False) -> float:
+    """The number of features at which they cost as much as the exact kernel; with more, exact is no
+    slower."""
 
 def predicted_error(
     map: FeatureMap,
@@ -257,7 +303,7 @@ class DecodeState:
         batch: int = 1,
         heads: int = 1,
         value_dim: int,
-        dtype: Literal["float16", "float32", "float64"] = "float32",
+        dtype: _Dtype = "float32",
     ) -> DecodeState: ...
     def advance(self, q: ArrayLike, k: ArrayLike, v: ArrayLike) -> _Array:
         """Attends from new tokens to themselves and all before, and adds them."""
@@ -265,9 +311,7 @@ class DecodeState:
         """A state of its own after the same tokens, for continuations that part here."""
     def to_bytes(self) -> bytes: ...
     @staticmethod
-    def from_bytes(
-        maps: _Maps, bytes: bytes, *, dtype: Literal["float16", "float32", "float64"] = "float32"
-    ) -> DecodeState: ...
+    def from_bytes(maps: _Maps, bytes: bytes, *, dtype: _Dtype = "float32") -> DecodeState: ...
     @property
     def tokens(self) -> int: ...
     @property
@@ -280,7 +324,7 @@ class KeySums:
     def __new__(cls, map: FeatureMap, columns: int) -> KeySums: ...
     def add(self, map: FeatureMap, keys: ArrayLike, values: ArrayLike) -> None: ...
     def merge(self, other: KeySums) -> None: ...
-    def apply(self, map: FeatureMap, queries: ArrayLike) -> tuple[_Doubles, _Doubles]:
+    def apply(self, map: FeatureMap, queries: ArrayLike) -> tuple[_Doubles, _Array]:
         """Logarithmic scales of the rows, and the rows."""
     @staticmethod
     def from_parts(log_scale: ArrayLike, sums: ArrayLike) -> KeySums: ...
@@ -340,5 +384,8 @@ def inspect(
     families: list[str] | None = None,
     seed: int = 0,
 ) -> tuple[str, str]: ...
+def write_atomically(path: str | os.PathLike[str], bytes: bytes) -> None:
+    """Writes a file, whole or not at all."""
+
 def _panic(long: bool) -> None:
     """Panics inside a call, for the tests."""

@@ -16,10 +16,10 @@ from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
+from . import break_even
 from ._calibration import EXACT, MAPS, Calibration, calibrate, load, recording
 from ._decode import DecodeCache, DecodeLayer
-from .torch import favor_attention, fit_maps
-from .torch._maps import features_of
+from .torch import favor_attention, fit_maps, unpack
 
 __all__ = ["Calibration", "DecodeCache", "calibrate", "load", "register"]
 
@@ -172,6 +172,5 @@ def _decode(
 
 
 def _is_short(q: Tensor, k: Tensor, maps: Tensor) -> bool:
-    """Whether exact attention is no more work: a feature and row cost as much as one kernel value."""
-    length, keys = q.shape[2], k.shape[2]
-    return length * keys <= features_of(maps.shape[1], q.shape[3]) * (length + keys)
+    """Whether exact attention is no more work."""
+    return break_even(q.shape[2], k.shape[2]) <= unpack(maps)[0].features

@@ -28,7 +28,7 @@ from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import FeatureMap, KeySums, Moments
+from . import FAMILIES, FeatureMap, KeySums, Moments
 from ._states import Header, State, map_name, merge_states
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ __all__ = [
     "merge_states",
 ]
 
-POSITIVE = "pos hyperbolic ge sade ade sde sde_shifted ade_shifted balanced".split()
+# Samples are computed in their own format, if it is one of these, else in the first.
+FORMATS = [np.float64, np.float32]
 
 
 class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -54,7 +55,7 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     random_state: decides the draws.
     """
 
-    _families: Sequence[str] = (*POSITIVE, "trig", "trig_pair")
+    _families: Sequence[str] = tuple(name for name, _ in FAMILIES)
 
     def __init__(
         self,
@@ -80,8 +81,8 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._fit_map(X, _weights(sample_weight, X))
         return self
 
-    def _samples(self, X: ArrayLike, reset: bool) -> NDArray[np.float64]:
-        return validate_data(self, X, dtype=np.float64, reset=reset)
+    def _samples(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
+        return validate_data(self, X, dtype=FORMATS, reset=reset)
 
     def _forget(self) -> None:
         """What was learned before does not belong to a new map."""
@@ -96,9 +97,9 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if self.family not in self._families:
             raise ValueError(f"family={self.family!r} is none of {', '.join(self._families)}")
 
-    def _fit_map(self, X: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
+    def _fit_map(self, X: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
         self._check()
-        if not (weights > 0).any():
+        if weights is not None and not (weights > 0).any():
             raise ValueError("sample_weight: all weights are zero; at least one must be positive")
         moments = _rounded(Moments(X, weights))
         if self.gamma == "scale":
@@ -120,7 +121,7 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """The random features of the samples, whose inner products estimate the kernel."""
         check_is_fitted(self, "map_")
-        rows: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        rows: NDArray[Any] = validate_data(self, X, dtype=FORMATS, reset=False)
         if not self.map_.positive:
             return self.map_.transform(rows)
         # The two sides of the kernel have the same features but for a constant factor.
@@ -144,9 +145,12 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _weights(sample_weight: ArrayLike | None, X: NDArray[np.float64]) -> NDArray[np.float64]:
-    if sample_weight is None or isinstance(sample_weight, Real):
-        return np.full(len(X), 1.0 if sample_weight is None else float(sample_weight))
+def _weights(sample_weight: ArrayLike | None, X: NDArray[Any]) -> NDArray[np.float64] | None:
+    """One weight per sample, or None if all have weight one."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(len(X), float(sample_weight))
     weights = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )
@@ -165,7 +169,7 @@ def _rounded(moments: Moments) -> Moments:
     unit = 2.0**-34 * np.exp2(np.floor(np.log2(np.trace(covariance) or 1.0)))
     step = 2.0**-34 * np.exp2(np.floor(np.log2(np.abs(mean).max() or 1.0)))
     covariance = np.round(covariance / unit) * unit
-    return Moments.from_parts(1, 1.0, np.round(mean / step) * step, covariance)
+    return Moments.from_covariance(1, 1.0, np.round(mean / step) * step, covariance)
 
 
 class FavorSampler(_Mapped):
@@ -199,20 +203,18 @@ class FavorSampler(_Mapped):
 class _Summed(_Mapped):
     """What is learned by sums over the samples."""
 
-    _families = POSITIVE
+    _families = tuple(name for name, positive in FAMILIES if positive)
 
     def _add(
-        self,
-        X: NDArray[np.float64],
-        values: NDArray[np.float64],
-        weights: NDArray[np.float64],
+        self, X: NDArray[Any], values: NDArray[Any], weights: NDArray[np.float64] | None
     ) -> None:
+        """Adds samples with their values, of one format, in which they are computed."""
         if not hasattr(self, "sums_"):
             self.sums_, self.weight_ = KeySums(self.map_, values.shape[1]), 0.0
         self.sums_.add(self.map_, X, values)
-        self.weight_ += float(weights.sum())
+        self.weight_ += float(len(X) if weights is None else weights.sum())
 
-    def _ready(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _ready(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[Any]]:
         check_is_fitted(self, "sums_")
         return self.sums_.apply(self.map_, self._samples(X, reset=False))
 
@@ -295,14 +297,14 @@ class KernelClassifier(ClassifierMixin, _Summed):
 
     def _labelled(
         self, X: ArrayLike, y: ArrayLike, reset: bool
-    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        rows, labels = validate_data(self, X, y, dtype=np.float64, reset=reset)
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        rows, labels = validate_data(self, X, y, dtype=FORMATS, reset=reset)
         check_classification_targets(labels)
         return rows, labels
 
     def _learn(
         self,
-        X: NDArray[np.float64],
+        X: NDArray[Any],
         y: NDArray[Any],
         classes: NDArray[Any],
         sample_weight: ArrayLike | None,
@@ -316,8 +318,8 @@ class KernelClassifier(ClassifierMixin, _Summed):
             )
         if not hasattr(self, "map_"):
             self._fit_map(X, weights)
-        labels = np.zeros((len(X), len(classes)))
-        labels[np.arange(len(X)), places] = weights
+        labels = np.zeros((len(X), len(classes)), X.dtype)
+        labels[np.arange(len(X)), places] = 1.0 if weights is None else weights
         self._add(X, labels, weights)
         self.classes_ = classes
         return self
@@ -329,7 +331,7 @@ class KernelClassifier(ClassifierMixin, _Summed):
     def _take(self, header: Header) -> None:
         self.classes_ = np.array(header.classes, header.classes_type)
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """The shares of the classes in the sum."""
         _, sums = self._ready(X)
         # Beyond all samples every sum may vanish.
@@ -338,8 +340,8 @@ class KernelClassifier(ClassifierMixin, _Summed):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class with the largest sum."""
-        proba = self.predict_proba(X)
-        return self.classes_[proba.argmax(1)]
+        _, sums = self._ready(X)
+        return self.classes_[sums.argmax(1)]
 
 
 class KernelRegressor(RegressorMixin, _Summed):
@@ -373,12 +375,11 @@ class KernelRegressor(RegressorMixin, _Summed):
         )
         return rows, np.asarray(targets, np.float64)
 
-    def _learn(
-        self,
-        X: NDArray[np.float64],
-        y: NDArray[np.float64],
-        sample_weight: ArrayLike | None,
-    ) -> Self:
+    # In float32, targets far from zero would lose the digits in which they differ.
+    def _samples(self, X: ArrayLike, reset: bool) -> NDArray[np.float64]:
+        return validate_data(self, X, dtype=np.float64, reset=reset)
+
+    def _learn(self, X: NDArray[Any], y: NDArray[Any], sample_weight: ArrayLike | None) -> Self:
         weights = _weights(sample_weight, X)
         if getattr(self, "_width", y.shape[1:]) != y.shape[1:]:
             raise ValueError(
@@ -386,8 +387,10 @@ class KernelRegressor(RegressorMixin, _Summed):
             )
         if not hasattr(self, "map_"):
             self._fit_map(X, weights)
-        targets = y.reshape(len(y), -1) * weights[:, None]
-        self._add(X, np.column_stack([targets, weights]), weights)
+        values = np.column_stack([y, np.ones(len(y))])
+        if weights is not None:
+            values *= weights[:, None]
+        self._add(X, values, weights)
         self._width = y.shape[1:]
         return self
 
@@ -429,11 +432,12 @@ class KernelDensityEstimator(DensityMixin, _Summed):
         """Adds samples. The first call fits the map unless ``fit_map`` did."""
         return self._learn(self._samples(X, reset=not hasattr(self, "map_")), sample_weight)
 
-    def _learn(self, X: NDArray[np.float64], sample_weight: ArrayLike | None) -> Self:
+    def _learn(self, X: NDArray[Any], sample_weight: ArrayLike | None) -> Self:
         weights = _weights(sample_weight, X)
         if not hasattr(self, "map_"):
             self._fit_map(X, weights)
-        self._add(X, weights[:, None], weights)
+        values = np.ones(len(X)) if weights is None else weights
+        self._add(X, values[:, None].astype(X.dtype), weights)
         return self
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:

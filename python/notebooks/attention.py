@@ -46,7 +46,7 @@ for size, features, error, predicted in rows:
 tame = [error for size, _, error, _ in rows if size == 0.5]
 assert tame[0] > tame[1] > tame[2]
 choices = [
-    fs.choose(
+    fs.choose_heads(
         s * base[0], s * base[1], 1 + base[2], fs.fit_maps(s * base[0], s * base[1], features=64)
     )[0]
     for s in (0.3, 3.0)

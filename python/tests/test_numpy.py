@@ -138,12 +138,19 @@ def test_auto_keeps_hopeless_heads_exact():
     q, k, v = tensors((1, 2, 300, 8))
     q[:, 1] *= 40
     maps = fs.fit_maps(q, k, features=32)
-    choices = fs.choose(q, k, v + 1, maps, tolerance=0.5)
+    choices = fs.choose_heads(q, k, v + 1, maps, tolerance=0.5)
     assert [c.exact for c in choices] == [False, True]
     assert "exact" in str(choices[1]) and choices[0].predicted_error < 0.5
-    out = fs.auto_attention(q, k, v, maps, choices)
+    out = fs.attention(q, k, v, maps, exact_heads=choices)
     assert np.abs(out[:, 1] - fs.exact_attention(q, k, v)[:, 1]).max() < 1e-12
     assert np.array_equal(out[:, 0], fs.attention(q, k, v, maps)[:, 0])
+    assert np.array_equal(out, fs.attention(q, k, v, maps, exact_heads=[1]))
+    # One map for all heads, and what is chosen for each sequence.
+    twice = [np.concatenate([x, x[:, ::-1]]) for x in (q, k, v + 1)]
+    choices = fs.choose_heads(*twice, maps[0], tolerance=0.5)
+    assert [c.exact for c in choices] == [False, True, True, False]
+    out = fs.attention(*twice, maps[0], exact_heads=choices)
+    assert np.array_equal(out[1, ::-1], out[0])
 
 
 def test_gradients_are_those_of_differences(maps, mask):
@@ -171,6 +178,109 @@ def test_gradients_are_those_of_differences(maps, mask):
             lambda *x, o=options: fs.attention_backward(*x, maps, **o),
         )
     check(fs.exact_attention, fs.exact_attention_backward)
+    check(
+        lambda *x: fs.attention(*x, maps, exact_heads=[0, 2], key_mask=mask),
+        lambda *x: fs.attention_backward(*x, maps, exact_heads=[0, 2], key_mask=mask),
+    )
+
+
+def bits(x):
+    """The upper halves of float32 numbers, which are bfloat16, and the numbers that these are."""
+    high = (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return high.view(fs.BFLOAT16), wide(high)
+
+
+def wide(high):
+    return (high.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
+def test_bfloat16(maps, mask):
+    given, same = zip(*(bits(x) for x in tensors()), strict=True)
+    # The rounding of one number of eight bits.
+    step = 2.0**-8
+    for options in ({"key_mask": mask}, {"causal": True}, {"exact_heads": [1]}):
+        out = fs.attention(*given, maps, **options)
+        wanted = fs.attention(*same, maps, **options)
+        assert out.dtype == fs.BFLOAT16 and out.shape == SHAPE
+        assert np.abs(wide(out) - wanted).max() < step * np.abs(wanted).max()
+        gradients = fs.attention_backward(*given, out, given[2], maps, **options)
+        wanted = fs.attention_backward(*same, wide(out), same[2], maps, **options)
+        for a, b in zip(gradients, wanted, strict=True):
+            assert np.abs(wide(a) - b).max() < step * np.abs(b).max()
+    fitted = fs.fit_maps(*given[:2], features=8)
+    assert fitted == fs.fit_maps(*same[:2], features=8)
+    state = fs.DecodeState(maps, batch=2, heads=3, value_dim=8, dtype="bfloat16")
+    assert state.advance(*given).dtype == fs.BFLOAT16
+    with pytest.raises(TypeError, match="uint16"):
+        fs.attention(*(x.view(np.uint16) for x in given), maps)
+
+
+def test_names_are_those_of_the_library():
+    assert len(fs.FAMILIES) == 11 and len(fs.COUPLINGS) == 5
+    x = RNG.standard_normal((20, 3))
+    for family, positive in fs.FAMILIES:
+        for coupling in fs.COUPLINGS:
+            map = fs.FeatureMap.fit(x, features=6, family=family, coupling=coupling)
+            assert (map.family, map.positive, map.coupling) == (family, positive, coupling)
+
+
+def test_a_side_is_what_projects():
+    x = RNG.standard_normal((20, 3))
+    for family in ("hyperbolic", "balanced", "trig"):
+        map = fs.FeatureMap.fit(x, 2 * x, features=6, family=family, kernel=-0.3, scale=0.7)
+        for name in ("query", "key"):
+            side, y = map.side(name), 0.7 * x
+            projected = (y + side["shift"]) @ side["weights"].T + side["constants"]
+            norm = (y**2).sum(1, keepdims=True)
+            if family == "trig":
+                found = np.sqrt(2) * np.cos(projected) * np.exp((0.5 + side["alpha"]) * norm)
+                assert np.allclose(found, np.sqrt(6) * map.transform(x, side=name), rtol=1e-12)
+            else:
+                inner = ((y + side["shift"]) @ side["transform"].T) ** 2
+                row = side["alpha"] * norm - inner.sum(1, keepdims=True) / 2 - side["constant"]
+                row -= (y @ side["linear"])[:, None]
+                assert np.allclose(projected + row, map.log_features(x, side=name), rtol=1e-12)
+    with pytest.raises(ValueError, match="left"):
+        map.side("left")
+
+
+def test_break_even():
+    assert fs.break_even(64, 64) < 128 < fs.break_even(16384, 16384)
+    assert fs.break_even(100, 100, causal=True) < fs.break_even(100, 100)
+
+
+def test_maps_follow_a_training():
+    q, k, _ = tensors()
+    maps = fs.AdaptiveMaps(3, 8, features=16, redraw=2, seed=7)
+    blank = maps.maps()
+    first = maps.training(q, k)
+    assert first is maps.maps() is maps.training(q, k) and first != blank
+    assert [m.seed for m in maps.training(q, k)] == [8] * 3 and maps.calls == 3
+    again = pickle.loads(pickle.dumps(maps))
+    assert again.calls == 3 and again.maps() == maps.maps() == maps.evaluation(2 * q, k)
+    # Causal calls see what was before them, and the next one sees them.
+    causal = fs.AdaptiveMaps(3, 8, features=16, redraw=1)
+    assert causal.training(q, k, causal=True) == fs.AdaptiveMaps(3, 8, features=16).maps()
+    calibrated = fs.AdaptiveMaps(3, 8, features=16, statistics="calibrated")
+    calibrated.calibrate(q[:1], k[:1])
+    calibrated.calibrate(q[1:], k[1:])
+    calibrated.end_calibration()
+    wanted = [m.transform(q[0, 0]) for m in fs.fit_maps(q, k, features=16)]
+    for found in (calibrated.maps(), calibrated.training(5 * q, k)):
+        assert np.allclose([m.transform(q[0, 0]) for m in found], wanted, rtol=1e-9)
+    own = fs.AdaptiveMaps(3, 8, features=16, statistics="sequence").evaluation(q, k)
+    assert list(own) == fs.fit_maps(q, k, features=16, per_sequence=True) and len(own) == 6
+    for options, words in (
+        ({"redraw": 0}, "redraw"),
+        ({"keep": 2.0}, "keep"),
+        ({"statistics": "none"}, "none of running"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            fs.AdaptiveMaps(3, 8, **options)
+    with pytest.raises(ValueError, match="3 heads of dimension 8"):
+        maps.training(q[:, :2], k[:, :2])
+    with pytest.raises(ValueError, match="adaptive maps"):
+        fs.AdaptiveMaps.from_bytes(maps.maps()[0].to_bytes())
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -216,6 +326,17 @@ def test_products():
     whole.merge(rest)
     scale, rows = whole.apply(map, x)
     assert np.allclose(np.exp(scale)[:, None] * rows, features @ c, atol=1e-12)
+    # In float32 if all are; a refused piece leaves no trace.
+    single = fs.KeySums(map, 2)
+    single.add(map, y.astype("f4"), c.astype("f4"))
+    before = single.sums
+    with pytest.raises(ValueError, match=r"nan|NaN"):
+        single.add(map, y, np.nan * c)
+    assert np.array_equal(single.sums, before)
+    logs, small = single.apply(map, x.astype("f4"))
+    assert small.dtype == np.float32
+    assert np.allclose(np.exp(logs)[:, None] * small, features @ c, atol=1e-4)
+    assert single.apply(map, x)[1].dtype == np.float64
 
 
 def test_moments_merge_and_fit():
@@ -238,6 +359,11 @@ def test_maps_are_kept(tmp_path):
     map = fs.FeatureMap.fit(x, features=8)
     spec = {n: getattr(map, n) for n in ("family", "scale", "coupling", "seed")}
     assert fs.FeatureMap.from_arrays(**map.arrays(), kernel=map.alpha, **spec) == map
+    maps = [fs.FeatureMap.fit(x, features=8, seed=s) for s in range(3)]
+    assert fs.maps_from_bytes(fs.maps_to_bytes(maps)) == maps
+    assert fs.maps_to_bytes(maps[0]) == maps[0].to_bytes()
+    with pytest.raises(ValueError, match="3 maps where one"):
+        fs.FeatureMap.from_bytes(fs.maps_to_bytes(maps))
     with pytest.raises(OSError, match="does not exist"):
         map.save(tmp_path / "none" / "map")
     (tmp_path / "map").write_bytes(b"not a map")
@@ -265,6 +391,10 @@ def test_inspect():
         (lambda q, k, v, m: fs.attention(q, k[:, :, :5], v, m), ValueError, "do not fit"),
         (lambda q, k, v, m: fs.attention(q, k, v, m[:2]), ValueError, "2 maps"),
         (lambda q, k, v, m: fs.attention(q, k, v, [1]), TypeError, "FeatureMap"),
+        (lambda q, k, v, m: fs.attention(q, k, v, m, scale=2.0), ValueError, "the maps carry"),
+        (lambda q, k, v, m: fs.attention(q, k, v, exact_heads=[0]), ValueError, "without maps"),
+        (lambda q, k, v, m: fs.attention(q, k, v, m, exact_heads=[3]), ValueError, "head 3 of 3"),
+        (lambda q, k, v, m: fs.attention(q, k, v, m, exact_heads=["a"]), TypeError, "exact_heads"),
         (lambda q, k, v, m: fs.attention(q, k, v, m, key_mask=np.ones((2, 70))), TypeError, "bool"),
         (lambda q, k, v, m: fs.attention(q[0, 0, 0], k, v, m), ValueError, "1 axes"),
         (lambda q, k, v, m: fs.attention(q * np.nan, k, v, m), ValueError, "nan|NaN"),
@@ -324,7 +454,7 @@ threading.Thread(target=interrupt, daemon=True).start()
 rows = np.random.default_rng(0).standard_normal((8192, 64), dtype=np.float32)
 queries, keys = (np.broadcast_to(x, (1, 1 << 20, *x.shape)) for x in (rows[:64], rows))
 try:
-    fs.exact_attention(queries, keys, Values())
+    fs.attention(queries, keys, Values())
     print("ended", flush=True)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
@@ -366,9 +496,9 @@ def test_real_heads(data):
         q, k, v = (arrays[name].astype(np.float32) for name in "qkv")
     exact = fs.exact_attention(q, k, v)
     maps = fs.fit_maps(q, k, features=128)
-    choices = fs.choose(q, k, v, maps, tolerance=0.5)
+    choices = fs.choose_heads(q, k, v, maps, tolerance=0.5)
     assert 0 < sum(c.exact for c in choices) <= 12
-    out = fs.auto_attention(q, k, v, maps, choices)
+    out = fs.attention(q, k, v, maps, exact_heads=choices)
     for head in range(12):
         error = np.linalg.norm(out[head] - exact[head]) / np.linalg.norm(exact[head])
         assert error < (1e-5 if choices[head].exact else 0.75)

@@ -1,8 +1,11 @@
-//! Attention over arrays, by features and exactly.
+//! Attention over arrays and its gradients: by features, exactly, or some heads one way and some the
+//! other.
 
-use crate::arguments::{self, Seen, Whole};
-use crate::arrays::{self, Fresh, by_type, give, read_tensor};
+use crate::arguments::{KernelName, Maps, Unsigned};
+use crate::arrays::{Fresh, KeyMask, give, tensors};
+use crate::owned::{ExactHeads, OwnedMethod, OwnedOptions};
 use crate::run::run;
+use favor::Qkv;
 use pyo3::prelude::*;
 
 /// The shape of the output: that of the queries with the values' dimension.
@@ -14,82 +17,74 @@ pub(crate) fn output_shape(q: &[usize], v: &[usize]) -> Vec<usize> {
     shape
 }
 
-/// Attention by features.
+/// Attention by the features of maps, or exactly without maps.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, maps, *, causal=false, key_mask=None, near=Whole(0), offsets=None,
-                    threads=None))]
+#[pyo3(signature = (q, k, v, maps=None, *, exact_heads=None, kernel=None, scale=None, causal=false,
+                    key_mask=None, near=Unsigned(0), offsets=None, threads=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn attention(
     py: Python<'_>,
     q: &Bound<'_, PyAny>,
     k: &Bound<'_, PyAny>,
     v: &Bound<'_, PyAny>,
-    maps: &Bound<'_, PyAny>,
+    maps: Option<Maps>,
+    exact_heads: Option<ExactHeads>,
+    kernel: Option<KernelName>,
+    scale: Option<f64>,
     causal: bool,
-    key_mask: Option<&Bound<'_, PyAny>>,
-    near: Whole,
-    offsets: Option<Vec<Whole>>,
-    threads: Option<Whole>,
+    key_mask: Option<KeyMask>,
+    near: Unsigned,
+    offsets: Option<Vec<Unsigned>>,
+    threads: Option<Unsigned>,
 ) -> PyResult<Py<PyAny>> {
-    let maps = arguments::maps(maps)?;
-    let seen = Seen::new(causal, key_mask, near, offsets, threads)?;
-    let (q, k, v) = (arrays::array("q", q)?, arrays::array("k", k)?, arrays::array("v", v)?);
-    let types = [("q", &q), ("k", &k), ("v", &v)];
-    by_type!(
-        ["float16" => half::f16, "float32" => f32, "float64" => f64],
-        &types,
-        |T| {
-            let (q, k) = (read_tensor::<T>("q", &q)?, read_tensor::<T>("k", &k)?);
-            let v = read_tensor::<T>("v", &v)?;
-            let features = maps.first().map_or(0, favor::FeatureMap::features);
-            let work = arguments::work(&q.shape, &k.shape, &v.shape, Some(features));
-            let mut out = Fresh::new(py, &output_shape(&q.shape, &v.shape))?;
-            let out = run(py, work, move |stop| {
-                let (q, k, v) = (q.tensor()?, k.tensor()?, v.tensor()?);
-                favor::attention_into(&maps, q, k, v, &seen.options(stop), out.numbers())?;
-                Ok::<_, favor::Error>(out)
-            })?;
-            Ok(out.give())
-        }
-    )
+    let options = OwnedOptions::new(causal, key_mask, near, offsets, threads);
+    tensors!(|T, q, k, v| {
+        let method = OwnedMethod::new(maps, exact_heads, (kernel, scale), &q.shape)?;
+        let work = method.work(&q.shape, &k.shape, &v.shape);
+        let mut out = Fresh::<T>::new(py, &output_shape(&q.shape, &v.shape))?;
+        let out = run(py, work, move |stop| {
+            let inputs = Qkv::new(q.tensor()?, k.tensor()?, v.tensor()?);
+            favor::attention_into(method.borrow(), inputs, &options.borrow(stop), out.numbers())?;
+            Ok::<_, favor::Error>(out)
+        })?;
+        out.give(py)
+    })
 }
 
-/// Attention without approximation, in blocks.
+/// The gradients of `attention` with respect to queries, keys and values.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, *, kernel=None, scale=1.0, causal=false, key_mask=None, offsets=None,
-                    threads=None))]
+#[pyo3(signature = (q, k, v, out, out_gradient, maps=None, *, exact_heads=None, kernel=None, scale=None,
+                    causal=false, key_mask=None, near=Unsigned(0), offsets=None, threads=None))]
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn exact_attention(
+pub(crate) fn attention_backward(
     py: Python<'_>,
     q: &Bound<'_, PyAny>,
     k: &Bound<'_, PyAny>,
     v: &Bound<'_, PyAny>,
-    kernel: Option<&Bound<'_, PyAny>>,
-    scale: f64,
+    out: &Bound<'_, PyAny>,
+    out_gradient: &Bound<'_, PyAny>,
+    maps: Option<Maps>,
+    exact_heads: Option<ExactHeads>,
+    kernel: Option<KernelName>,
+    scale: Option<f64>,
     causal: bool,
-    key_mask: Option<&Bound<'_, PyAny>>,
-    offsets: Option<Vec<Whole>>,
-    threads: Option<Whole>,
-) -> PyResult<Py<PyAny>> {
-    let seen = Seen::new(causal, key_mask, Whole(0), offsets, threads)?;
-    let (q, k, v) = (arrays::array("q", q)?, arrays::array("k", k)?, arrays::array("v", v)?);
-    let types = [("q", &q), ("k", &k), ("v", &v)];
-    by_type!(
-        ["float16" => half::f16, "float32" => f32, "float64" => f64],
-        &types,
-        |T| {
-            let (q, k) = (read_tensor::<T>("q", &q)?, read_tensor::<T>("k", &k)?);
-            let v = read_tensor::<T>("v", &v)?;
-            let attention = "attention".into_pyobject(py)?.into_any();
-            let dim = q.shape[q.shape.len() - 1];
-            let kernel = arguments::kernel(kernel.unwrap_or(&attention), scale, dim)?;
-            let work = arguments::work(&q.shape, &k.shape, &v.shape, None);
-            let shape = output_shape(&q.shape, &v.shape);
-            let out = run(py, work, move |stop| {
-                let (q, k, v) = (q.tensor()?, k.tensor()?, v.tensor()?);
-                favor::exact_attention_tensors(kernel, q, k, v, &seen.options(stop))
-            })?;
-            give(py, out, &shape)
-        }
-    )
+    key_mask: Option<KeyMask>,
+    near: Unsigned,
+    offsets: Option<Vec<Unsigned>>,
+    threads: Option<Unsigned>,
+) -> PyResult<(Py<PyAny>, Py<PyAny>, Py<PyAny>)> {
+    let options = OwnedOptions::new(causal, key_mask, near, offsets, threads);
+    tensors!(|T, q, k, v, out, out_gradient| {
+        let method = OwnedMethod::new(maps, exact_heads, (kernel, scale), &q.shape)?;
+        let work = 4.0 * method.work(&q.shape, &k.shape, &v.shape);
+        let shapes = [q.shape.clone(), k.shape.clone(), v.shape.clone()];
+        let gradients = run(py, work, move |stop| {
+            let inputs = Qkv::new(q.tensor()?, k.tensor()?, v.tensor()?);
+            let (out, out_gradient) = (out.tensor()?, out_gradient.tensor()?);
+            let options = options.borrow(stop);
+            favor::attention_backward(method.borrow(), inputs, out, out_gradient, &options)
+        })?;
+        let favor::Gradients::<T> { q, k, v } = gradients;
+        Ok((give(py, q, &shapes[0])?, give(py, k, &shapes[1])?, give(py, v, &shapes[2])?))
+    })
 }

@@ -1,11 +1,12 @@
-//! Exact or features, head by head.
+//! Exact or features, head by head, and what it rests on.
 
-use crate::arguments::{self, Seen, Whole};
-use crate::arrays::{self, by_type, doubles, give, read_tensor};
-use crate::attention::output_shape;
+use crate::arguments::{Maps, Unsigned};
+use crate::arrays::{KeyMask, doubles, tensors};
 use crate::map::FeatureMap;
+use crate::owned::OwnedOptions;
 use crate::run::run;
-use favor::diagnose::{Estimator, predict};
+use favor::Qkv;
+use favor::diagnose::{self, Estimator, predict};
 use pyo3::prelude::*;
 
 /// How one head is computed, and why.
@@ -13,12 +14,18 @@ use pyo3::prelude::*;
 #[derive(PartialEq)]
 pub(crate) struct Choice(favor::Choice);
 
+impl Choice {
+    pub(crate) fn is_exact(&self) -> bool {
+        self.0.is_exact()
+    }
+}
+
 #[pymethods]
 impl Choice {
     /// Whether the head is computed exactly.
     #[getter]
     fn exact(&self) -> bool {
-        !self.0.by_features()
+        self.is_exact()
     }
 
     /// The predicted relative error of the output by features, where it was looked at.
@@ -40,78 +47,36 @@ impl Choice {
     }
 }
 
-/// Decides for each head of each sequence whether features serve.
+/// Decides for each head of each sequence whether features are accurate enough.
 #[pyfunction]
 #[pyo3(signature = (q, k, v, maps, *, tolerance=0.1, causal=false, key_mask=None, offsets=None))]
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn choose(
+pub(crate) fn choose_heads(
     py: Python<'_>,
     q: &Bound<'_, PyAny>,
     k: &Bound<'_, PyAny>,
     v: &Bound<'_, PyAny>,
-    maps: &Bound<'_, PyAny>,
+    maps: Maps,
     tolerance: f64,
     causal: bool,
-    key_mask: Option<&Bound<'_, PyAny>>,
-    offsets: Option<Vec<Whole>>,
+    key_mask: Option<KeyMask>,
+    offsets: Option<Vec<Unsigned>>,
 ) -> PyResult<Vec<Choice>> {
-    let maps = arguments::maps(maps)?;
-    let seen = Seen::new(causal, key_mask, Whole(0), offsets, None)?;
-    let (q, k, v) = (arrays::array("q", q)?, arrays::array("k", k)?, arrays::array("v", v)?);
-    let types = [("q", &q), ("k", &k), ("v", &v)];
-    by_type!(
-        ["float16" => half::f16, "float32" => f32, "float64" => f64],
-        &types,
-        |T| {
-            let (q, k) = (read_tensor::<T>("q", &q)?, read_tensor::<T>("k", &k)?);
-            let v = read_tensor::<T>("v", &v)?;
-            let choices = run(py, f64::INFINITY, move |stop| {
-                let (q, k, v) = (q.tensor()?, k.tensor()?, v.tensor()?);
-                favor::choose(&maps, q, k, v, &seen.options(stop), tolerance)
-            })?;
-            Ok(choices.into_iter().map(Choice).collect())
-        }
-    )
+    let options = OwnedOptions::new(causal, key_mask, Unsigned(0), offsets, None);
+    tensors!(|T, q, k, v| {
+        let choices = run(py, f64::INFINITY, move |stop| {
+            let inputs = Qkv::<T>::new(q.tensor()?, k.tensor()?, v.tensor()?);
+            favor::choose_heads(&maps.0, inputs, &options.borrow(stop), tolerance)
+        })?;
+        Ok(choices.into_iter().map(Choice).collect())
+    })
 }
 
-/// Attention with the choices of `choose`.
+/// The number of features at which they cost as much as the exact kernel.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, maps, choices, *, causal=false, key_mask=None, near=Whole(0), offsets=None,
-                    threads=None))]
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn auto_attention(
-    py: Python<'_>,
-    q: &Bound<'_, PyAny>,
-    k: &Bound<'_, PyAny>,
-    v: &Bound<'_, PyAny>,
-    maps: &Bound<'_, PyAny>,
-    choices: Vec<Bound<'_, Choice>>,
-    causal: bool,
-    key_mask: Option<&Bound<'_, PyAny>>,
-    near: Whole,
-    offsets: Option<Vec<Whole>>,
-    threads: Option<Whole>,
-) -> PyResult<Py<PyAny>> {
-    let maps = arguments::maps(maps)?;
-    let choices: Vec<favor::Choice> = choices.iter().map(|c| c.get().0).collect();
-    let seen = Seen::new(causal, key_mask, near, offsets, threads)?;
-    let (q, k, v) = (arrays::array("q", q)?, arrays::array("k", k)?, arrays::array("v", v)?);
-    let types = [("q", &q), ("k", &k), ("v", &v)];
-    by_type!(
-        ["float16" => half::f16, "float32" => f32, "float64" => f64],
-        &types,
-        |T| {
-            let (q, k) = (read_tensor::<T>("q", &q)?, read_tensor::<T>("k", &k)?);
-            let v = read_tensor::<T>("v", &v)?;
-            let work = arguments::work(&q.shape, &k.shape, &v.shape, None);
-            let shape = output_shape(&q.shape, &v.shape);
-            let out = run(py, work, move |stop| {
-                let (q, k, v) = (q.tensor()?, k.tensor()?, v.tensor()?);
-                favor::auto_attention(&maps, q, k, v, &seen.options(stop), &choices)
-            })?;
-            give(py, out, &shape)
-        }
-    )
+#[pyo3(signature = (queries, keys, *, causal=false))]
+pub(crate) fn break_even(queries: Unsigned, keys: Unsigned, causal: bool) -> f64 {
+    diagnose::break_even(queries.count(), keys.count(), causal)
 }
 
 /// The relative error of the attention output that the closed forms predict, or `None` for a family
@@ -124,12 +89,12 @@ pub(crate) fn predicted_error(
     queries: &Bound<'_, PyAny>,
     keys: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
-    features: Option<Whole>,
+    features: Option<Unsigned>,
 ) -> PyResult<Option<f64>> {
     let map = map.get().0.clone();
     let (q, k) = (doubles("queries", queries)?, doubles("keys", keys)?);
     let v = doubles("values", values)?;
-    let features = features.map_or(map.features(), Whole::count) as f64;
+    let features = features.map_or(map.features(), Unsigned::count) as f64;
     let work = (q.shape[0] * k.shape[0]) as f64 * (k.shape[0] * q.shape[1]) as f64;
     run(py, work, move |_| {
         let estimator = Estimator::from(&map);

@@ -1,16 +1,18 @@
 //! The native half of the Python package `favor_sharp`: arrays in, one call of the library, arrays
 //! out. What it offers is described in `python/favor_sharp/_native.pyi`.
 
+mod adapt;
 mod arguments;
 mod arrays;
 mod attention;
-mod backward;
 mod choices;
 mod decode;
 mod errors;
 mod inspection;
 mod map;
 mod moments;
+mod number;
+mod owned;
 mod product;
 mod run;
 mod sums;
@@ -20,17 +22,17 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::attention::{attention, exact_attention};
+    use crate::adapt::{AdaptiveMaps, fit_maps};
     #[pymodule_export]
-    use crate::backward::{attention_backward, exact_attention_backward};
+    use crate::attention::{attention, attention_backward};
     #[pymodule_export]
-    use crate::choices::{Choice, auto_attention, choose, predicted_error};
+    use crate::choices::{Choice, break_even, choose_heads, predicted_error};
     #[pymodule_export]
     use crate::decode::DecodeState;
     #[pymodule_export]
     use crate::inspection::inspect;
     #[pymodule_export]
-    use crate::map::{FeatureMap, fit_maps};
+    use crate::map::{FeatureMap, maps_from_bytes, maps_to_bytes, write_atomically};
     #[pymodule_export]
     use crate::moments::Moments;
     #[pymodule_export]
@@ -39,10 +41,17 @@ mod _native {
     use crate::run::_panic;
     #[pymodule_export]
     use crate::sums::KeySums;
+    use favor::{Coupling, Family};
     use pyo3::prelude::*;
+    use pyo3::types::PyTuple;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        let families = Family::ALL.map(|family| (family.name(), family.is_positive()));
+        module.add("FAMILIES", PyTuple::new(py, families)?)?;
+        module.add("COUPLINGS", PyTuple::new(py, Coupling::ALL.map(Coupling::name))?)?;
+        module.add("BFLOAT16", crate::number::bfloat16(py)?)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

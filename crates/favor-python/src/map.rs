@@ -1,11 +1,11 @@
 //! Feature maps.
 
-use crate::arguments::{self, Whole, kernel};
-use crate::arrays::{self, by_type, doubles, give, give_matrix, read_rows, read_tensor};
+use crate::arguments::{KernelName, Maps, Named, Unsigned, spec};
+use crate::arrays::{self, doubles, give, give_matrix, rows};
 use crate::errors;
-use crate::moments::Moments;
+use crate::moments::{Moments, moments_of};
 use crate::run::run;
-use favor::{AdaptiveMaps, Matrix, Parameters, Redraw, Side, Statistics};
+use favor::{Coupling, Family, FeatureSpec, Matrix, Parameters, RowTerm, Side};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -25,40 +25,37 @@ fn side(name: &str) -> PyResult<Side> {
 }
 
 /// A set as its moments.
-fn moments(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<favor::Moments> {
-    if let Ok(moments) = value.cast::<Moments>() {
-        return Ok(moments.get().0.clone());
+fn moments(value: &Bound<'_, PyAny>) -> PyResult<favor::Moments> {
+    match value.cast::<Moments>() {
+        Ok(moments) => Ok(moments.get().0.clone()),
+        Err(_) => moments_of(value, None),
     }
-    let rows = doubles(name, value)?;
-    let work = (rows.shape[0] * rows.shape[1] * rows.shape[1]) as f64;
-    run(py, work, move |_| favor::Moments::of(rows.rows()?))
 }
 
 #[pymethods]
 impl FeatureMap {
     /// The map that is best for the two sets.
     #[staticmethod]
-    #[pyo3(signature = (queries, keys=None, *, features=Whole(256), family="balanced", kernel=None,
-                        scale=1.0, coupling="orthogonal", seed=Whole(0)))]
+    #[pyo3(signature = (queries, keys=None, *, features=Unsigned(256), family=Named(Family::Balanced),
+                        kernel=KernelName::Softmax, scale=1.0,
+                        coupling=Named(Coupling::Orthogonal), seed=Unsigned(0)))]
     #[allow(clippy::too_many_arguments)]
     fn fit(
         py: Python<'_>,
         queries: &Bound<'_, PyAny>,
         keys: Option<&Bound<'_, PyAny>>,
-        features: Whole,
-        family: &str,
-        kernel: Option<&Bound<'_, PyAny>>,
+        features: Unsigned,
+        family: Named<Family>,
+        kernel: KernelName,
         scale: f64,
-        coupling: &str,
-        seed: Whole,
+        coupling: Named<Coupling>,
+        seed: Unsigned,
     ) -> PyResult<Self> {
-        let queries = moments(py, "queries", queries)?;
-        let keys = keys.map_or_else(|| Ok(queries.clone()), |keys| moments(py, "keys", keys))?;
-        let softmax = "softmax".into_pyobject(py)?.into_any();
-        let kernel = arguments::kernel(kernel.unwrap_or(&softmax), scale, queries.dim())?;
-        let spec = arguments::spec(family, features, kernel, coupling, seed)?;
-        let dim = queries.dim() as f64;
-        let work = dim.powi(3) * 10.0 + features.0 as f64 * dim * dim;
+        let queries = moments(queries)?;
+        let keys = keys.map_or_else(|| Ok(queries.clone()), moments)?;
+        let kernel = kernel.kernel(scale, queries.dim())?;
+        let spec = spec(features, family, coupling, seed, kernel);
+        let work = fit_work(&spec, queries.dim());
         run(py, work, move |_| spec.fit(&queries, &keys)).map(Self)
     }
 
@@ -74,11 +71,11 @@ impl FeatureMap {
         key_transform: &Bound<'_, PyAny>,
         query_shift: &Bound<'_, PyAny>,
         key_shift: &Bound<'_, PyAny>,
-        family: &str,
-        kernel: &Bound<'_, PyAny>,
+        family: Named<Family>,
+        kernel: KernelName,
         scale: f64,
-        coupling: &str,
-        seed: Whole,
+        coupling: Named<Coupling>,
+        seed: Unsigned,
     ) -> PyResult<Self> {
         let matrix = |name: &str, value| -> PyResult<Matrix<f64>> {
             Ok(doubles(name, value)?.rows().map_err(errors::library)?.to_f64(1.0))
@@ -92,8 +89,8 @@ impl FeatureMap {
             arrays::vector("key_shift", key_shift)?,
         );
         let parameters = parameters.map_err(errors::library)?;
-        let kernel = arguments::kernel(kernel, scale, omega.columns())?;
-        let spec = arguments::spec(family, Whole(omega.rows() as u64), kernel, coupling, seed)?;
+        let kernel = kernel.kernel(scale, omega.columns())?;
+        let spec = spec(Unsigned(omega.rows() as u64), family, coupling, seed, kernel);
         spec.with_omega(parameters, omega).map(Self).map_err(errors::library)
     }
 
@@ -113,6 +110,23 @@ impl FeatureMap {
         Ok(out)
     }
 
+    /// One side as the numbers that rows are projected by.
+    fn side<'py>(&self, py: Python<'py>, side: &str) -> PyResult<Bound<'py, PyDict>> {
+        let side = self.0.side(self::side(side)?);
+        let vector = |v: &[f64]| give(py, v.to_vec(), &[v.len()]);
+        let out = PyDict::new(py);
+        out.set_item("weights", give_matrix(py, side.weights.clone())?)?;
+        out.set_item("constants", vector(&side.constants)?)?;
+        out.set_item("shift", vector(&side.shift)?)?;
+        if let RowTerm::Exponential { transform, linear, constant, .. } = &side.row {
+            out.set_item("transform", give_matrix(py, transform.clone())?)?;
+            out.set_item("linear", vector(linear)?)?;
+            out.set_item("constant", constant)?;
+        }
+        out.set_item("alpha", self.alpha())?;
+        Ok(out)
+    }
+
     /// The features of rows, so that `transform(x) @ transform(y, side="key").T` estimates K.
     #[pyo3(signature = (rows, *, side="query"))]
     fn transform(
@@ -122,11 +136,10 @@ impl FeatureMap {
         side: &str,
     ) -> PyResult<Py<PyAny>> {
         let (map, side) = (self.0.clone(), self::side(side)?);
-        let array = arrays::array("rows", rows)?;
-        by_type!(["float32" => f32, "float64" => f64], &[("rows", &array)], |T| {
-            let rows = read_rows::<T>("rows", &array)?;
+        rows!(|T, rows| {
             let work = self.work(rows.shape[0]);
-            let out = run(py, work, move |_| map.features_of(side, rows.rows()?)?.to_matrix())?;
+            let out: Matrix<T> =
+                run(py, work, move |_| map.features_of(side, rows.rows()?)?.to_matrix())?;
             give_matrix(py, out)
         })
     }
@@ -140,18 +153,16 @@ impl FeatureMap {
         side: &str,
     ) -> PyResult<Py<PyAny>> {
         let (map, side) = (self.0.clone(), self::side(side)?);
-        let array = arrays::array("rows", rows)?;
-        by_type!(["float32" => f32, "float64" => f64], &[("rows", &array)], |T| {
-            let rows = read_rows::<T>("rows", &array)?;
+        rows!(|T, rows| {
             let work = self.work(rows.shape[0]);
-            give_matrix(py, run(py, work, move |_| map.log_features(side, rows.rows()?))?)
+            let out: Matrix<T> = run(py, work, move |_| map.log_features(side, rows.rows()?))?;
+            give_matrix(py, out)
         })
     }
 
     /// Writes a safetensors file, whole or not at all.
     fn save(&self, path: PathBuf) -> PyResult<()> {
-        let bytes = self.0.to_bytes().map_err(errors::library)?;
-        favor_io::write_atomically(path, &bytes).map_err(|e| PyOSError::new_err(e.to_string()))
+        write_atomically(path, &self.0.to_bytes().map_err(errors::library)?)
     }
 
     /// Reads a file that `save` wrote.
@@ -238,51 +249,27 @@ impl FeatureMap {
     }
 }
 
-/// One map a head for tensors of queries and keys, fitted to the batch, or one a sequence and head.
+/// About how many multiplications a fit takes.
+pub(crate) fn fit_work(spec: &FeatureSpec, dim: usize) -> f64 {
+    let dim = dim as f64;
+    dim.powi(3) * 10.0 + spec.features as f64 * dim * dim
+}
+
+/// Maps as the bytes of one safetensors file.
 #[pyfunction]
-#[pyo3(signature = (q, k, *, features=Whole(256), family="balanced", kernel=None, scale=1.0,
-                    coupling="orthogonal", seed=Whole(0), key_mask=None, per_sequence=false))]
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn fit_maps(
-    py: Python<'_>,
-    q: &Bound<'_, PyAny>,
-    k: &Bound<'_, PyAny>,
-    features: Whole,
-    family: &str,
-    kernel: Option<&Bound<'_, PyAny>>,
-    scale: f64,
-    coupling: &str,
-    seed: Whole,
-    key_mask: Option<&Bound<'_, PyAny>>,
-    per_sequence: bool,
-) -> PyResult<Vec<FeatureMap>> {
-    let (q, k) = (arrays::array("q", q)?, arrays::array("k", k)?);
-    let mask = arrays::mask("key_mask", key_mask)?;
-    let types = [("q", &q), ("k", &k)];
-    by_type!(
-        ["float16" => half::f16, "float32" => f32, "float64" => f64],
-        &types,
-        |T| {
-            let (q, k) = (read_tensor::<T>("q", &q)?, read_tensor::<T>("k", &k)?);
-            let dim = q.shape[q.shape.len() - 1];
-            let heads = if q.shape.len() > 2 { q.shape[q.shape.len() - 3] } else { 1 };
-            let attention = "attention".into_pyobject(py)?.into_any();
-            let kernel = self::kernel(kernel.unwrap_or(&attention), scale, dim)?;
-            let spec = arguments::spec(family, features, kernel, coupling, seed)?;
-            let work = q.shape.iter().chain(&k.shape).product::<usize>() as f64;
-            let maps = run(py, work.max(heads as f64 * (dim as f64).powi(3)), move |_| {
-                let statistics = match per_sequence {
-                    true => Statistics::PerSequence,
-                    false => Statistics::PerBatch,
-                };
-                AdaptiveMaps::new(spec, heads, Redraw::Never, statistics)?.training(
-                    q.tensor()?,
-                    k.tensor()?,
-                    mask.as_deref(),
-                    false,
-                )
-            })?;
-            Ok(maps.into_iter().map(FeatureMap).collect())
-        }
-    )
+pub(crate) fn maps_to_bytes<'py>(py: Python<'py>, maps: Maps) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(py, &favor::maps_to_bytes(&maps.0).map_err(errors::library)?))
+}
+
+/// The maps of such bytes.
+#[pyfunction]
+pub(crate) fn maps_from_bytes(bytes: &[u8]) -> PyResult<Vec<FeatureMap>> {
+    let maps = favor::maps_from_bytes(bytes).map_err(errors::library)?;
+    Ok(maps.into_iter().map(FeatureMap).collect())
+}
+
+/// Writes a file, whole or not at all.
+#[pyfunction]
+pub(crate) fn write_atomically(path: PathBuf, bytes: &[u8]) -> PyResult<()> {
+    favor_io::write_atomically(path, bytes).map_err(|e| PyOSError::new_err(e.to_string()))
 }

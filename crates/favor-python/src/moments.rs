@@ -1,6 +1,6 @@
 //! Count, mean and covariance of a set of vectors.
 
-use crate::arrays::{self, doubles, give, give_matrix};
+use crate::arrays::{self, doubles, give, give_matrix, rows};
 use crate::errors;
 use crate::run::run;
 use pyo3::prelude::*;
@@ -14,28 +14,13 @@ pub(crate) struct Moments(pub(crate) favor::Moments);
 impl Moments {
     #[new]
     #[pyo3(signature = (rows, weights=None))]
-    fn new(
-        py: Python<'_>,
-        rows: &Bound<'_, PyAny>,
-        weights: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
-        let rows = doubles("rows", rows)?;
-        let weights = weights.map(|w| arrays::vector("weights", w)).transpose()?;
-        let work = (rows.shape[0] * rows.shape[1] * rows.shape[1]) as f64;
-        let moments = run(py, work, move |_| match weights {
-            None => favor::Moments::of(rows.rows()?),
-            Some(weights) => {
-                let mut moments = favor::Moments::new(rows.shape[1]);
-                moments.add_weighted(rows.rows()?, &weights)?;
-                Ok::<_, favor::Error>(moments)
-            }
-        })?;
-        Ok(Self(moments))
+    fn new(rows: &Bound<'_, PyAny>, weights: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        moments_of(rows, weights).map(Self)
     }
 
     /// Moments that were computed elsewhere.
     #[staticmethod]
-    fn from_parts(
+    fn from_covariance(
         count: u64,
         weight: f64,
         mean: &Bound<'_, PyAny>,
@@ -81,7 +66,7 @@ impl Moments {
     }
 
     fn __reduce__(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
-        let make = py.get_type::<Self>().getattr("from_parts")?.unbind();
+        let make = py.get_type::<Self>().getattr("from_covariance")?.unbind();
         let parts = (self.count(), self.weight(), self.mean(py)?, self.covariance(py)?);
         Ok((make, parts.into_pyobject(py)?.into_any().unbind()))
     }
@@ -89,4 +74,24 @@ impl Moments {
     fn __repr__(&self) -> String {
         format!("Moments(count={}, dim={})", self.0.count(), self.0.dim())
     }
+}
+
+/// The moments of an array of rows.
+pub(crate) fn moments_of(
+    rows: &Bound<'_, PyAny>,
+    weights: Option<&Bound<'_, PyAny>>,
+) -> PyResult<favor::Moments> {
+    let py = rows.py();
+    let weights = weights.map(|w| arrays::vector("weights", w)).transpose()?;
+    rows!(|T, rows| {
+        let work = (rows.shape[0] * rows.shape[1] * rows.shape[1]) as f64;
+        run(py, work, move |_| match weights {
+            None => favor::Moments::of(rows.rows()?),
+            Some(weights) => {
+                let mut moments = favor::Moments::new(rows.shape[1]);
+                moments.add_weighted(rows.rows()?, &weights)?;
+                Ok::<_, favor::Error>(moments)
+            }
+        })
+    })
 }

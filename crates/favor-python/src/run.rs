@@ -38,7 +38,7 @@ where
         Ok(Err(error)) => Err(errors::value(error.to_string())),
         Err(message) => Err(PyRuntimeError::new_err(message)),
     };
-    if multiplications < SHORT {
+    if is_short(multiplications) {
         return finish(py.detach(|| guarded(&AtomicBool::new(false))));
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -62,6 +62,11 @@ where
     }
 }
 
+/// Whether `run` runs this many multiplications where it is, so that nothing can interrupt them.
+pub(crate) fn is_short(multiplications: f64) -> bool {
+    multiplications < SHORT
+}
+
 /// Runs very short work where it is, with the interpreter's lock.
 pub(crate) fn at_once<R>(work: impl FnOnce() -> favor::Result<R>) -> PyResult<R> {
     check_process()?;
@@ -71,18 +76,26 @@ pub(crate) fn at_once<R>(work: impl FnOnce() -> favor::Result<R>) -> PyResult<R>
     }
 }
 
+/// Runs short work where it is, without the interpreter's lock. It may change what it borrows.
+pub(crate) fn in_place<R: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> favor::Result<R> + Send,
+) -> PyResult<R> {
+    py.detach(|| at_once(work))
+}
+
 /// An error in a process that was forked from one that had computed: the threads of the pool stayed
-/// behind, and a call would wait for them for ever.
+/// behind, and a call would wait for them forever.
 fn check_process() -> PyResult<()> {
     static FIRST: OnceLock<u32> = OnceLock::new();
     let own = std::process::id();
-    match *FIRST.get_or_init(|| own) == own {
-        true => Ok(()),
-        false => Err(PyRuntimeError::new_err(
-            "this process was forked after favor_sharp had computed, and its threads stayed behind; \
-             start processes by 'spawn' or 'forkserver'",
-        )),
+    if *FIRST.get_or_init(|| own) == own {
+        return Ok(());
     }
+    Err(PyRuntimeError::new_err(
+        "this process was forked after favor_sharp had computed, and its threads stayed behind; \
+         start processes by 'spawn' or 'forkserver'",
+    ))
 }
 
 /// What a panic said: a defect of the library, told as one line.

@@ -1,23 +1,24 @@
 //! Sums over keys that are fed in pieces, merged, and applied to queries.
 
-use crate::arguments::{Whole, check_size};
-use crate::arrays::{self, doubles, give, give_matrix};
+use crate::arguments::{Unsigned, check_size};
+use crate::arrays::{self, doubles, give, give_matrix, rows};
 use crate::errors;
 use crate::map::FeatureMap;
 use crate::product::give_scaled;
 use crate::run::run;
 use pyo3::prelude::*;
+use std::sync::Arc;
 
-/// `SᵀC` of the keys seen so far.
+/// `SᵀC` of the keys seen so far. Calls that read the sums share them.
 #[pyclass(module = "favor_sharp")]
-pub(crate) struct KeySums(favor::KeySums);
+pub(crate) struct KeySums(Arc<favor::KeySums>);
 
 #[pymethods]
 impl KeySums {
     #[new]
-    fn new(map: &Bound<'_, FeatureMap>, columns: Whole) -> PyResult<Self> {
+    fn new(map: &Bound<'_, FeatureMap>, columns: Unsigned) -> PyResult<Self> {
         check_size("columns", &[map.get().0.features(), columns.count()])?;
-        Ok(Self(favor::KeySums::new(&map.get().0, columns.count())))
+        Ok(Self(Arc::new(favor::KeySums::new(&map.get().0, columns.count()))))
     }
 
     /// Adds a piece of the keys with their values.
@@ -28,21 +29,26 @@ impl KeySums {
         keys: &Bound<'_, PyAny>,
         values: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (map, mut sums) = (map.get().0.clone(), self.0.clone());
-        let (keys, values) = (doubles("keys", keys)?, doubles("values", values)?);
-        let work = (keys.shape[0] * map.features()) as f64 * map.dim() as f64;
-        self.0 = run(py, work, move |_| {
-            sums.add(&map, keys.rows()?, values.rows()?)?;
-            Ok::<_, favor::Error>(sums)
+        let (map, sums) = (map.get().0.clone(), self.0.clone());
+        // The sums stay as they are until all is done, so that an interrupted call leaves no trace.
+        let all = rows!(|T, keys, values| {
+            let work = (keys.shape[0] * map.features()) as f64 * map.dim() as f64;
+            run(py, work, move |_| {
+                let mut piece = favor::KeySums::new(&map, sums.sums().columns());
+                piece.add(&map, keys.rows()?, values.rows()?)?;
+                piece.merge(&sums)?;
+                Ok::<_, favor::Error>(piece)
+            })
         })?;
+        self.0 = Arc::new(all);
         Ok(())
     }
 
     /// Adds the sums over other keys.
     fn merge(&mut self, other: &Self) -> PyResult<()> {
-        let mut all = self.0.clone();
+        let mut all = favor::KeySums::clone(&self.0);
         all.merge(&other.0).map_err(errors::library)?;
-        self.0 = all;
+        self.0 = Arc::new(all);
         Ok(())
     }
 
@@ -54,9 +60,10 @@ impl KeySums {
         queries: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
         let (map, sums) = (map.get().0.clone(), self.0.clone());
-        let queries = doubles("queries", queries)?;
-        let work = (queries.shape[0] * map.features()) as f64 * map.dim() as f64;
-        give_scaled(py, run(py, work, move |_| sums.apply(&map, queries.rows()?))?)
+        rows!(|T, queries| {
+            let work = (queries.shape[0] * map.features()) as f64 * map.dim() as f64;
+            give_scaled(py, run(py, work, move |_| sums.apply(&map, queries.rows()?))?)
+        })
     }
 
     /// Puts together what `log_scale` and `sums` gave out.
@@ -64,7 +71,8 @@ impl KeySums {
     fn from_parts(log_scale: &Bound<'_, PyAny>, sums: &Bound<'_, PyAny>) -> PyResult<Self> {
         let log_scale = arrays::vector("log_scale", log_scale)?;
         let sums = doubles("sums", sums)?.rows().map_err(errors::library)?.to_f64(1.0);
-        favor::KeySums::from_parts(log_scale, sums).map(Self).map_err(errors::library)
+        let sums = favor::KeySums::from_parts(log_scale, sums).map_err(errors::library)?;
+        Ok(Self(Arc::new(sums)))
     }
 
     #[getter]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-from .. import FeatureMap, Moments, _native
-from ._maps import SCALE, pack
+from .. import FeatureMap, _native
+from ._maps import pack
 from ._operator import attention as engine_attention
+from ._operator import to_array
 from ._plain import plain_attention
 
 Engine = Literal["auto", "rust", "torch"]
@@ -42,7 +42,7 @@ def favor_attention(
 
     maps: from ``fit_maps`` or ``pack``, with the scale in them. Without maps they are fitted to this
         call's queries and keys, which causal attention refuses: it would see the future.
-    exact_heads: heads to compute exactly, where features do not serve.
+    exact_heads: heads to compute exactly, where features are not accurate enough.
     engine: ``"rust"`` and ``"torch"`` insist on the engine or on plain torch operations.
     """
     if dropout_p:
@@ -71,54 +71,8 @@ def favor_attention(
         raise ValueError("scale: the maps carry it; give it to fit_maps")
     if not isinstance(maps, Tensor):
         maps = pack(maps)
-    out = _some_exact(query, key, value, maps, mask, is_causal, near, exact_heads, engine)
+    out = attend(query, key, value, maps, mask, is_causal, near, exact_heads, engine)
     return out.reshape(*lead, *out.shape[-2:])
-
-
-def _some_exact(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    maps: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    near: int,
-    exact_heads: Sequence[int],
-    engine: Engine,
-) -> Tensor:
-    if not exact_heads:
-        return attend(q, k, v, maps, mask, causal, near, engine)
-    exact = [h for h in range(q.shape[1]) if h in set(exact_heads)]
-    rest = [h for h in range(q.shape[1]) if h not in set(exact_heads)]
-    if maps.shape[0] not in (1, q.shape[1]):
-        raise ValueError("exact_heads: needs one map for all heads or one a head")
-    scale = maps[:, SCALE].contiguous().view(torch.float64).square().to(q.dtype)
-    scaled = q * (scale if len(scale) == 1 else scale[:, None, None]).to(q.device)
-    pairs = None
-    if mask is not None:
-        pairs = mask[:, None, None, :]
-        # Padding may hold anything, and 0 · NaN is NaN.
-        k, v = (torch.where(mask[:, None, :, None], x, torch.zeros_like(x)) for x in (k, v))
-        if causal:
-            length = q.shape[2]
-            pairs = pairs & torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
-    one = scaled_dot_product_attention(
-        scaled[:, exact],
-        k[:, exact],
-        v[:, exact],
-        pairs,
-        is_causal=causal and mask is None,
-        scale=1.0,
-    )
-    if pairs is not None:
-        # Zeros for a query that sees no key, whatever this version of torch makes of it.
-        one = torch.where(pairs.any(-1, keepdim=True), one, torch.zeros_like(one))
-    if not rest:
-        return one
-    own = maps if maps.shape[0] == 1 else maps[rest]
-    two = attend(q[:, rest], k[:, rest], v[:, rest], own, mask, causal, near, engine)
-    order = torch.tensor([*exact, *rest], device=q.device).argsort()
-    return torch.cat([one, two.to(one.dtype)], 1)[:, order]
 
 
 def attend(
@@ -129,6 +83,7 @@ def attend(
     mask: Tensor | None,
     causal: bool,
     near: int,
+    exact_heads: Sequence[int] = (),
     engine: Engine = "auto",
 ) -> Tensor:
     """Chooses between the engine and plain operations."""
@@ -140,12 +95,10 @@ def attend(
     if engine == "torch" or not on_cpu:
         if near:
             raise ValueError("near: a near field is computed by the Rust engine alone, on the CPU")
-        return plain_attention(q, k, v, maps, mask, causal)
-    given = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
-    # The engine computes 16-bit numbers in float32; bfloat16 is unknown to NumPy.
-    dtype = torch.float32 if given == torch.bfloat16 else given
-    out = engine_attention(*(x.to(dtype) for x in (q, k, v)), maps, mask, causal, near)
-    return out.to(given)
+        return plain_attention(q, k, v, maps, mask, causal, exact_heads)
+    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
+    q, k, v = (x.to(dtype) for x in (q, k, v))
+    return engine_attention(q, k, v, maps, mask, causal, near, list(exact_heads))
 
 
 def key_mask(mask: Tensor | None, batch: int, keys: int) -> Tensor | None:
@@ -172,6 +125,16 @@ def key_mask(mask: Tensor | None, batch: int, keys: int) -> Tensor | None:
     return mask.expand(batch, keys).contiguous()
 
 
+def kernel(scale: float | None) -> dict[str, Any]:
+    """The kernel of attention whose logits are multiplied by ``scale``, 1/√dim by default, as arguments of
+    what fits maps, where ``scale`` multiplies the vectors on either side."""
+    if scale is None:
+        return {"kernel": "attention"}
+    if not scale > 0:
+        raise ValueError(f"scale: {scale} is not positive")
+    return {"kernel": "softmax", "scale": scale**0.5}
+
+
 @torch.compiler.disable
 @torch.no_grad()
 def fit_maps(
@@ -185,25 +148,18 @@ def fit_maps(
     coupling: str = "orthogonal",
     seed: int = 0,
 ) -> Tensor:
-    """Maps for these queries and keys, one a head, as the tensor that ``favor_attention`` takes.
+    """Maps for these queries and keys, one per head, as the tensor that ``favor_attention`` takes.
 
     ``scale`` is that of ``scaled_dot_product_attention``: 1/√dim by default.
     """
-    rows = [
-        x.detach().to("cpu", torch.promote_types(x.dtype, torch.float32)).numpy() for x in (q, k)
-    ]
-    mask = None if key_mask is None else key_mask.cpu().numpy()
-    kernel = (
-        {"kernel": "attention"} if scale is None else {"kernel": "softmax", "scale": scale**0.5}
+    dtype = torch.promote_types(q.dtype, k.dtype)
+    maps = _native.fit_maps(
+        *(to_array(x.to(dtype)) for x in (q, k)),
+        key_mask=to_array(key_mask),
+        features=features,
+        family=family,
+        coupling=coupling,
+        seed=seed,
+        **kernel(scale),
     )
-    options = {"features": features, "family": family, "coupling": coupling, "seed": seed} | kernel
-    if mask is None or q.shape[-2] == k.shape[-2]:
-        return pack(_native.fit_maps(*rows, key_mask=mask, **options)).to(q.device)
-    # As many queries as keys share their padding, as in self-attention; otherwise only keys have it.
-    heads = [x.reshape(-1, *x.shape[-3:]).swapaxes(0, 1) for x in rows]
-    queries, keys = (x.reshape(len(x), -1, x.shape[-1]) for x in heads)
-    made = [
-        FeatureMap.fit(Moments(a), Moments(b, mask.ravel().astype(float)), **options)
-        for a, b in zip(queries, keys, strict=True)
-    ]
-    return pack(made).to(q.device)
+    return pack(maps).to(q.device)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .. import FeatureMap, Moments
+from .. import AdaptiveMaps
 from ._attention import Engine, attend
-from ._maps import pack
+from ._maps import HEADER, contents, file_tensor, header, pack
+from ._operator import to_array
+
+BUFFERS = ("maps", "map_state")
 
 
 class FavorAttention(nn.Module):
@@ -22,20 +23,23 @@ class FavorAttention(nn.Module):
     loads; weights are not returned, because they never exist, and dropout acts on the outputs. Masks
     hide keys; pairs only by ``is_causal`` or a causal ``attn_mask``.
 
-    Every ``redraw`` calls in training mode (``None``: only once) the maps are fitted anew to a running
-    mean of the statistics, with a new draw; the other calls and evaluation use them as they are.
-    Causal calls use statistics of earlier calls alone. Before the first call in training mode, or
-    ``calibrate``, maps know nothing of the data: right on average, but with more noise. All of this is
-    in buffers.
+    Every ``redraw`` calls in training mode (``None``: only once) the maps are drawn again and fitted to a
+    running average of the statistics, which keeps ``keep`` per call; the other calls and evaluation use
+    them as they are. Causal calls use statistics of earlier calls alone. Before the first call in
+    training mode, or ``calibrate``, maps know nothing of the data: right on average, but noisier. All of
+    this is in buffers, as the bytes of files: what they hold decides, whoever wrote it.
     """
 
     # torch's TransformerEncoderLayer computes exact attention itself, without a call of this module,
     # if it finds the layout that this word promises.
     _qkv_same_embed_dim = False
 
+    # The file of the maps, and that of the ``AdaptiveMaps`` that they come from.
     maps: Tensor
-    statistics: Tensor
-    calls: Tensor
+    map_state: Tensor
+
+    # The latter as an object, with the header of the buffer that it was read from or written to.
+    _live: tuple[bytes, AdaptiveMaps] | None = None
 
     def __init__(
         self,
@@ -65,10 +69,6 @@ class FavorAttention(nn.Module):
             raise ValueError("add_bias_kv and add_zero_attn are not offered")
         if embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is no multiple of num_heads {num_heads}")
-        if redraw is not None and redraw < 1:
-            raise ValueError(f"redraw: every {redraw} calls makes no sense; None is never")
-        if not 0 <= keep <= 1:
-            raise ValueError(f"keep: {keep} is not between 0 and 1")
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.dropout, self.batch_first = dropout, batch_first
@@ -91,14 +91,19 @@ class FavorAttention(nn.Module):
                 nn.init.xavier_uniform_(parameter)
         if bias:
             nn.init.zeros_(self.out_proj.bias)
-        d = self.head_dim
-        self.register_buffer(
-            "maps", self._fit([_standard(d)] * num_heads, seed).to(device or "cpu")
+        adaptive = AdaptiveMaps(
+            num_heads,
+            self.head_dim,
+            features=features,
+            family=family,
+            coupling=coupling,
+            seed=seed,
+            redraw=redraw,
+            keep=keep,
         )
-        # Weight, mean and covariance of queries and of keys for each head, as the bits of float64.
-        statistics = torch.zeros(2, num_heads, 1 + d + d * d, dtype=torch.int64, device=device)
-        self.register_buffer("statistics", statistics)
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64, device=device))
+        files = pack(adaptive.maps()), self._state_file(adaptive)
+        for name, file in zip(BUFFERS, files, strict=True):
+            self.register_buffer(name, file.to(device or "cpu"))
 
     @classmethod
     def from_multihead(cls, other: nn.MultiheadAttention, **options: Any) -> FavorAttention:
@@ -142,9 +147,8 @@ class FavorAttention(nn.Module):
         causal = is_causal or (attn_mask is not None and _check_causal(attn_mask))
         mask = None if key_padding_mask is None else _visible(key_padding_mask)
         q, k, v = self._project(query, key, value)
-        if self.training:
-            self._follow(q, k, mask, causal)
-        out = attend(q, k, v, self.maps, mask, causal, self.near, self.engine)
+        maps = self._follow(q, k, mask, causal) if self.training else self.maps
+        out = attend(q, k, v, maps, mask, causal, self.near, engine=self.engine)
         out = functional.dropout(out, self.dropout, self.training)
         out = self.out_proj(out.transpose(1, 2).flatten(2))
         if alone:
@@ -172,94 +176,73 @@ class FavorAttention(nn.Module):
         mask = None if key_padding_mask is None else _visible(key_padding_mask)
         if mask is not None and not bool(mask.any()):
             raise ValueError("key_padding_mask: every key is padding; at least one must be seen")
-        self._learn(_moments(q, k, mask), keep=0.0)
-        self.maps = self._fit(self._pairs() or [], self._current_seed()).to(self.maps.device)
-        self.calls.clamp_(min=2)
+        adaptive = self._adaptive()
+        adaptive.calibrate(to_array(q), to_array(k), key_mask=to_array(mask))
+        adaptive.end_calibration()
+        self._write(adaptive)
 
     # torch.compile calls this as it is; the rest of a call is traced.
     @torch.compiler.disable
     @torch.no_grad()
-    def _follow(self, q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> None:
-        calls = int(self.calls)
-        self.calls += 1
-        due = self.redraw is not None and calls % self.redraw == 0
-        # The first causal call has no earlier one to learn from; the second makes up for it.
-        if not (due or calls == 0 or (causal and calls == 1)):
-            return
-        before = self._pairs()
-        self._learn(_moments(q, k, mask), self.keep)
-        known = before if causal else self._pairs()
-        if known is not None:
-            self.maps = self._fit(known, self._current_seed()).to(self.maps.device)
+    def _follow(self, q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+        """The maps of a training call."""
+        adaptive = self._adaptive()
+        before = adaptive.maps()
+        arrays = to_array(q), to_array(k)
+        own = adaptive.training(*arrays, key_mask=to_array(mask), causal=causal)
+        after = adaptive.maps()
+        if after is not before:
+            self._write(adaptive)
+        # A causal call may not use what it has shown.
+        return self.maps if own is after else pack(own).to(self.maps.device)
 
-    def _current_seed(self) -> int:
-        return self.seed if self.redraw is None else self.seed + int(self.calls) // self.redraw
+    @property
+    def calls(self) -> int:
+        """Calls in training mode so far."""
+        return self._adaptive().calls
 
-    def _fit(self, pairs: list[tuple[Moments, Moments]], seed: int) -> Tensor:
-        return pack(
-            FeatureMap.fit(
-                q,
-                k,
-                features=self.features,
-                family=self.family,
-                coupling=self.coupling,
-                kernel="attention",
-                seed=seed,
-            )
-            for q, k in pairs
-        )
+    def _adaptive(self) -> AdaptiveMaps:
+        """What the maps come from: read again if somebody wrote to the buffer."""
+        own = header(self.map_state)
+        if self._live is None or self._live[0] != own:
+            self._live = own, AdaptiveMaps.from_bytes(contents(self.map_state))
+        return self._live[1]
 
-    def _pairs(self) -> list[tuple[Moments, Moments]] | None:
-        """The statistics of each head, once there are any."""
-        numbers = self.statistics.cpu().view(torch.float64).numpy()
-        if not numbers[0, 0, 0] > 0:
-            return None
+    def _state_file(self, adaptive: AdaptiveMaps) -> Tensor:
+        """Its buffer, of a length that depends on the sizes alone."""
         d = self.head_dim
+        length = 8 + HEADER + 16 * self.num_heads * (2 + d + d * d)
+        return file_tensor(adaptive.to_bytes(), length)
 
-        def moments(row: NDArray[np.float64]) -> Moments:
-            return Moments.from_parts(1, 1.0, row[1 : 1 + d], row[1 + d :].reshape(d, d))
+    # New tensors, not new numbers in the old ones, which a graph may still hold.
+    def _write(self, adaptive: AdaptiveMaps) -> None:
+        self.maps = pack(adaptive.maps()).to(self.maps.device)
+        self._write_state(adaptive)
 
-        return [(moments(q), moments(k)) for q, k in zip(*numbers, strict=True)]
+    def _write_state(self, adaptive: AdaptiveMaps) -> None:
+        self.map_state = self._state_file(adaptive).to(self.maps.device)
+        self._live = header(self.map_state), adaptive
 
-    def _learn(self, new: Tensor, keep: float) -> None:
-        old = self.statistics.view(torch.float64)
-        if keep > 0 and bool(old[0, 0, 0] > 0):
-            new = _mixed(old, new, keep, self.head_dim)
-        # A new tensor, not new numbers in the old one, which a graph may still hold.
-        self.statistics = new.contiguous().view(torch.int64)
+    def _count(self) -> None:
+        """Writes the calls since the maps last changed to the buffer, for those who take it away."""
+        if self._live is not None:
+            self._write_state(self._adaptive())
 
+    def __getstate__(self) -> dict[str, Any]:
+        self._count()
+        return {name: value for name, value in self.__dict__.items() if name != "_live"}
 
-def _standard(dim: int) -> tuple[Moments, Moments]:
-    """The statistics of data that nothing is known of."""
-    standard = Moments.from_parts(1, 1.0, [0.0] * dim, torch.eye(dim, dtype=torch.float64).numpy())
-    return standard, standard
+    def _save_to_state_dict(self, *arguments: Any, **more: Any) -> None:
+        self._count()
+        super()._save_to_state_dict(*arguments, **more)
 
-
-def _moments(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
-    """Weight, mean and covariance of queries and keys over batch and length, without padding."""
-
-    def side(x: Tensor, mask: Tensor | None) -> Tensor:
-        x = x.detach().to(torch.float64).transpose(1, 2).flatten(0, 1)
-        if mask is not None:
-            x = x[mask.flatten()]
-        mean = x.mean(0)
-        centred = (x - mean).transpose(0, 1)
-        covariance = centred.mT @ centred / max(len(x), 1)
-        weight = torch.full_like(mean[:, :1], float(len(x) > 0))
-        return torch.cat([weight, mean, covariance.flatten(1)], 1)
-
-    # A mask of keys is one of queries too if they are as many, as in self-attention.
-    query_mask = mask if mask is not None and q.shape[2] == k.shape[2] else None
-    return torch.stack([side(q, query_mask), side(k, mask)])
-
-
-def _mixed(old: Tensor, new: Tensor, keep: float, d: int) -> Tensor:
-    """The moments of a mixture of two sets."""
-    out = keep * old + (1 - keep) * new
-    apart = (old - new)[..., 1 : 1 + d]
-    between = keep * (1 - keep) * apart[..., :, None] * apart[..., None, :]
-    out[..., 1 + d :] += between.flatten(-2)
-    return out
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        # The files of a checkpoint may be of other lengths.
+        for name in BUFFERS:
+            file = state_dict.get(prefix + name)
+            if isinstance(file, Tensor) and file.dtype == torch.uint8:
+                setattr(self, name, torch.empty_like(file, device=self.maps.device))
+        super()._load_from_state_dict(state_dict, prefix, *more)
 
 
 def _visible(padding: Tensor) -> Tensor:

@@ -1,22 +1,50 @@
 """The engine as registered operators: autograd, torch.compile and the rest of torch know them."""
 
 # Not postponed: the operators' schemas are read from these annotations.
+from collections.abc import Sequence
 from typing import Any, Optional
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import _native
+from .. import BFLOAT16, _native
 from ._maps import unpack
 
 
-def _array(x: Tensor) -> NDArray[Any]:
-    return x.detach().numpy()
+def to_array(x: Optional[Tensor]) -> Any:  # noqa: UP045
+    """A tensor as an array, without a copy if it is on the CPU; None stays None."""
+    if x is None:
+        return None
+    x = x.detach().cpu()
+    if x.dtype == torch.bfloat16:
+        return x.view(torch.int16).numpy().view(BFLOAT16)
+    return x.numpy()
 
 
-def _optional(x: Optional[Tensor]) -> Optional[NDArray[Any]]:  # noqa: UP045
-    return None if x is None else _array(x)
+def to_tensor(array: NDArray[Any]) -> Tensor:
+    """An array as a tensor, without a copy."""
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _options(
+    maps: Tensor,
+    key_mask: Optional[Tensor],  # noqa: UP045
+    causal: bool,
+    near: int,
+    exact_heads: Sequence[int],
+) -> dict[str, Any]:
+    return {
+        "maps": unpack(maps),
+        "exact_heads": exact_heads,
+        "key_mask": to_array(key_mask),
+        "causal": causal,
+        "near": near,
+        "threads": torch.get_num_threads(),
+    }
 
 
 @torch.library.custom_op("favor_sharp::attention", mutates_args=(), device_types="cpu")
@@ -28,19 +56,11 @@ def attention(
     key_mask: Optional[Tensor],  # noqa: UP045
     causal: bool,
     near: int,
+    exact_heads: Sequence[int],
 ) -> Tensor:
-    """Attention by features, by the engine."""
-    out = _native.attention(
-        _array(q),
-        _array(k),
-        _array(v),
-        unpack(maps, q.shape[-1]),
-        key_mask=_optional(key_mask),
-        causal=causal,
-        near=near,
-        threads=torch.get_num_threads(),
-    )
-    return torch.from_numpy(out)
+    """Attention by features, but for some heads, by the engine."""
+    options = _options(maps, key_mask, causal, near, exact_heads)
+    return to_tensor(_native.attention(*(to_array(x) for x in (q, k, v)), **options))
 
 
 @attention.register_fake
@@ -52,6 +72,7 @@ def _(
     key_mask: Optional[Tensor],  # noqa: UP045
     causal: bool,
     near: int,
+    exact_heads: Sequence[int],
 ) -> Tensor:
     return q.new_empty((*q.shape[:-1], v.shape[-1]))
 
@@ -62,26 +83,17 @@ def attention_backward(
     k: Tensor,
     v: Tensor,
     out: Tensor,
-    gradient: Tensor,
+    out_gradient: Tensor,
     maps: Tensor,
     key_mask: Optional[Tensor],  # noqa: UP045
     causal: bool,
     near: int,
+    exact_heads: Sequence[int],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Its gradients, by recomputation."""
-    gradients = _native.attention_backward(
-        _array(q),
-        _array(k),
-        _array(v),
-        _array(out),
-        _array(gradient),
-        unpack(maps, q.shape[-1]),
-        key_mask=_optional(key_mask),
-        causal=causal,
-        near=near,
-        threads=torch.get_num_threads(),
-    )
-    to_q, to_k, to_v = (torch.from_numpy(g) for g in gradients)
+    arrays = (to_array(x) for x in (q, k, v, out, out_gradient))
+    options = _options(maps, key_mask, causal, near, exact_heads)
+    to_q, to_k, to_v = (to_tensor(g) for g in _native.attention_backward(*arrays, **options))
     return to_q, to_k, to_v
 
 
@@ -91,24 +103,25 @@ def _(
     k: Tensor,
     v: Tensor,
     out: Tensor,
-    gradient: Tensor,
+    out_gradient: Tensor,
     maps: Tensor,
     key_mask: Optional[Tensor],  # noqa: UP045
     causal: bool,
     near: int,
+    exact_heads: Sequence[int],
 ) -> tuple[Tensor, Tensor, Tensor]:
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    q, k, v, maps, key_mask, ctx.causal, ctx.near = inputs
+    q, k, v, maps, key_mask, *ctx.options = inputs
     ctx.save_for_backward(q, k, v, output, maps, key_mask)
 
 
-def _differentiate(ctx: Any, gradient: Tensor) -> tuple[Optional[Tensor], ...]:  # noqa: UP045
+def _differentiate(ctx: Any, out_gradient: Tensor) -> tuple[Optional[Tensor], ...]:  # noqa: UP045
     q, k, v, out, maps, key_mask = ctx.saved_tensors
-    gradients = attention_backward(q, k, v, out, gradient, maps, key_mask, ctx.causal, ctx.near)
-    return (*gradients, None, None, None, None)
+    gradients = attention_backward(q, k, v, out, out_gradient, maps, key_mask, *ctx.options)
+    return (*gradients, None, None, None, None, None)
 
 
 attention.register_autograd(_differentiate, setup_context=_save)

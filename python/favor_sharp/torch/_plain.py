@@ -1,20 +1,23 @@
-"""Attention by features in plain torch operations, for devices that the engine does not know."""
+"""Attention in plain torch operations, for devices that the engine does not know."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
-from ._maps import arrays
+from ._maps import Recent, header, unpack
 
 # Queries and keys of a causal step that meet one by one.
 STEP = 16
 
 
 class Side(NamedTuple):
-    """``log f(x) = W(sx + shift) + constants + row term``, one for each map."""
+    """``log f(x) = W(sx + shift) + constants + row term`` of each map, and ``s`` and ``α`` of its kernel."""
 
     weights: Tensor
     constants: Tensor
@@ -25,58 +28,129 @@ class Side(NamedTuple):
     scale: Tensor
 
 
+_recent: Recent[tuple[Side, Side]] = Recent(64)
+
+
+# torch.compile calls this as it is.
+@torch.compiler.disable
 def sides(maps: Tensor, q: Tensor, dtype: torch.dtype) -> tuple[Side, Side]:
     """The two sides of the maps, with leading axes that go with ``[batch, heads]``."""
-    batch, heads, _, dim = q.shape
-    a = arrays(maps, dim)
-    lead = {1: (1, 1), heads: (1, heads), batch * heads: (batch, heads)}.get(maps.shape[0])
+    key = header(maps), q.device, dtype
+    query, keys = _recent.get(key, lambda: _sides(maps, q.device, dtype))
+    batch, heads = q.shape[:2]
+    count = len(query.scale)
+    lead = {1: (1, 1), heads: (1, heads), batch * heads: (batch, heads)}.get(count)
     if lead is None:
-        raise ValueError(f"maps: {maps.shape[0]} maps for a batch of {batch} and {heads} heads")
-    root = (1 - 4 * a["quadratic"]).sqrt()
-    log_d = root.log().sum(-1) / 2
-    constants = log_d[:, None] + (a["omega"].square() * a["quadratic"][:, None]).sum(-1)
+        raise ValueError(f"maps: {count} maps for a batch of {batch} and {heads} heads")
+    return Side(*(x.unflatten(0, lead) for x in query)), Side(*(x.unflatten(0, lead) for x in keys))
 
-    def side(own: str, other: str) -> Side:
-        transform = a[f"{own}_transform"]
-        weights = a["omega"] @ (root[:, :, None] * transform)
-        shifts = a[f"{own}_shift"], a[f"{other}_shift"]
-        parts = (weights, constants, shifts[0], transform, shifts[1], a["alpha"], a["scale"])
-        return Side(*(p.to(q.device, dtype).unflatten(0, lead) for p in parts))
 
-    return side("query", "key"), side("key", "query")
+def _sides(maps: Tensor, device: torch.device, dtype: torch.dtype) -> tuple[Side, Side]:
+    made = unpack(maps)
+
+    def side(which: Literal["query", "key"]) -> Side:
+        numbers = [map.side(which) | {"scale": map.scale} for map in made]
+        parts = (np.stack([n[name] for n in numbers]) for name in Side._fields)
+        return Side(*(torch.from_numpy(part).to(device, dtype) for part in parts))
+
+    # Calls with gradients may use them later.
+    with torch.inference_mode(False):
+        return side("query"), side("key")
 
 
 def log_features(side: Side, x: Tensor, row_term: bool) -> Tensor:
     """``[batch, heads, length, features]``. Without the row term, which cancels for queries."""
     x = x * side.scale[..., None, None]
-    moved = x + side.shift[..., None, :]
-    logs = moved @ side.weights.mT + side.constants[..., None, :]
+    shifted = x + side.shift[..., None, :]
+    logs = shifted @ side.weights.mT + side.constants[..., None, :]
     if row_term:
-        turned = (moved @ side.transform.mT).square().sum(-1) / 2
+        quadratic = (shifted @ side.transform.mT).square().sum(-1) / 2
         linear = (x * side.linear[..., None, :]).sum(-1)
         norm = side.alpha[..., None] * x.square().sum(-1)
-        logs = logs + (norm - turned - linear)[..., None]
+        logs = logs + (norm - quadratic - linear)[..., None]
     return logs
 
 
 def plain_attention(
-    q: Tensor, k: Tensor, v: Tensor, maps: Tensor, key_mask: Tensor | None, causal: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    maps: Tensor,
+    key_mask: Tensor | None,
+    causal: bool,
+    exact_heads: Sequence[int] = (),
 ) -> Tensor:
     """What the engine computes, with gradients by autograd."""
     given = v.dtype
     dtype = torch.float64 if given == torch.float64 else torch.float32
     q, k, v = (x.to(dtype) for x in (q, k, v))
     if key_mask is not None:
-        visible = key_mask[:, None, :, None]
         # Padding may hold anything, and 0 · NaN is NaN.
+        visible = key_mask[:, None, :, None]
         k, v = (torch.where(visible, x, x.new_zeros(())) for x in (k, v))
-    query_side, key_side = sides(maps, q, dtype)
-    queries = log_features(query_side, q, row_term=False)
-    keys = log_features(key_side, k, row_term=True)
+    both = sides(maps, q, dtype)
+    if not exact_heads:
+        return by_features(q, k, v, both, key_mask, causal).to(given)
+    every, numbers = range(q.shape[1]), set(exact_heads)
+    if not numbers <= set(every):
+        raise ValueError(f"exact_heads: {sorted(numbers)} of {len(every)} heads")
+    exact, rest = ([h for h in every if (h in numbers) == wanted] for wanted in (True, False))
+    out = q.new_empty(*q.shape[:-1], v.shape[-1])
+    for heads, attend in ((exact, exactly), (rest, by_features)):
+        if heads:
+            own = [Side(*(x if x.shape[1] == 1 else x[:, heads] for x in side)) for side in both]
+            found = attend(q[:, heads], k[:, heads], v[:, heads], own, key_mask, causal)
+            out = out.index_copy(1, torch.tensor(heads, device=q.device), found)
+    return out.to(given)
+
+
+def exactly(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sides: Sequence[Side],
+    key_mask: Tensor | None,
+    causal: bool,
+) -> Tensor:
+    """With the kernels of the maps."""
+    query, key = sides
+    q, k = q * query.scale[..., None, None], k * key.scale[..., None, None]
+    # α‖y‖² as one more dimension; α‖x‖² cancels.
+    norm = key.alpha[..., None, None] * k.square().sum(-1, keepdim=True)
+    q, k = torch.cat([q, torch.ones_like(q[..., :1])], -1), torch.cat([k, norm], -1)
+    return softmax_attention(q, k, v, key_mask, causal, scale=1.0)
+
+
+def softmax_attention(
+    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
+    """Exact attention with a mask of keys. A query that sees no key gives zeros."""
+    if key_mask is None:
+        return scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+    pairs = key_mask[:, None, None, :]
+    if causal:
+        length = k.shape[2]
+        pairs = pairs & torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
+    out = scaled_dot_product_attention(q, k, v, pairs, scale=scale)
+    # Whatever this version of torch makes of it.
+    return torch.where(pairs.any(-1, keepdim=True), out, torch.zeros_like(out))
+
+
+def by_features(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sides: Sequence[Side],
+    key_mask: Tensor | None,
+    causal: bool,
+) -> Tensor:
+    """With the features of the maps."""
+    query, key = sides
+    queries = log_features(query, q, row_term=False)
+    keys = log_features(key, k, row_term=True)
     if key_mask is not None:
-        keys = keys.masked_fill(~visible, -torch.inf)
-    attend = causal_sums if causal else all_sums
-    return attend(queries, keys, v).to(given)
+        keys = keys.masked_fill(~key_mask[:, None, :, None], -torch.inf)
+    return (causal_sums if causal else all_sums)(queries, keys, v)
 
 
 def finite_max(logs: Tensor, axis: int) -> Tensor:
