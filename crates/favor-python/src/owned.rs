@@ -17,9 +17,8 @@ pub(crate) enum ExactHeads {
 impl<'a, 'py> FromPyObject<'a, 'py> for ExactHeads {
     type Error = PyErr;
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        let wrong = || {
-            errors::kind("exact_heads: numbers of heads, or what choose_heads gave, are needed")
-        };
+        let wrong =
+            || errors::kind("exact_heads: numbers of heads, or what choose_heads gave, are needed");
         let items: PyResult<Vec<_>> = value.try_iter().map_err(|_| wrong())?.collect();
         let items = items?;
         if items.first().is_some_and(|first| first.is_instance_of::<Choice>()) {

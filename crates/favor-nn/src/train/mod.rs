@@ -191,8 +191,10 @@ impl<M: Model> Trainer<M> {
     /// first, and what follows a failure fails too: the last layer's is the cause.
     fn failure(&self) -> Option<(usize, String)> {
         let layers = self.model().attentions().into_iter().enumerate();
+        // All are taken, so that none is left for a later step.
         let failures = layers.filter_map(|(i, layer)| Some((i + 1, layer.failure().take()?)));
-        failures.next_back().map(|(layer, error)| match error {
+        let mut failures: Vec<_> = failures.collect();
+        failures.pop().map(|(layer, error)| match error {
             Error::Attention(cause) => (layer, cause.to_string()),
             error => (layer, error.to_string()),
         })
