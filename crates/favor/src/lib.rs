@@ -13,7 +13,7 @@
 //!    [`attention`](attention()) on tensors as a [`Method`].
 //! 4. [`diagnose`] tells you in advance how many features an accuracy needs, or to use the exact kernel:
 //!    [`Kernel::product`], [`Method::Exact`].
-//! 5. [`reference`] holds the plain `f64` versions of all of it.
+//! 5. [`mod@reference`] holds the plain `f64` versions of all of it.
 //!
 //! ```
 //! use favor::{AttentionOptions, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor};

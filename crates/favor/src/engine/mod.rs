@@ -1,5 +1,5 @@
 //! The fast engine: attention and kernel products in fused tiles, with memory `O(M·d)` beside the
-//! inputs and outputs. The plain implementations in [`reference`](crate::reference) are what it is
+//! inputs and outputs. The plain implementations in [`reference`](mod@crate::reference) are what it is
 //! tested against.
 //!
 //! - `tensor`: tensors of any strides and number format,
