@@ -17,6 +17,7 @@ from transformers import (  # noqa: E402
     LlamaForCausalLM,
 )
 
+import favor_sharp as fs  # noqa: E402
 import favor_sharp.hf as hf  # noqa: E402
 
 
@@ -323,6 +324,16 @@ def test_calibration_is_kept(tmp_path, capsys):
         hf.load(gpt2(), report.file)
     with pytest.raises(FileNotFoundError, match="calibrate"):
         hf.load(again, tmp_path / "none")
+    # The file is one of maps, with the layers in its header.
+    maps = fs.maps_from_bytes(report.file.read_bytes())
+    assert len(maps) == 8 and {m.features for m in maps} == {64}
+    other = tmp_path / "other"
+    other.write_bytes(fs.maps_to_bytes(maps))
+    with pytest.raises(ValueError, match="not of the layers"):
+        hf.load(again, other)
+    other.write_bytes(report.file.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="not a readable feature map"):
+        hf.load(again, other)
 
 
 def test_auto_keeps_hopeless_heads_exact():

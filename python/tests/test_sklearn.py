@@ -92,6 +92,26 @@ def test_sums_come_close_to_exact_ones():
 
 
 @pytest.mark.parametrize("kind", SUMMED)
+def test_single_precision(kind):
+    """Sums of some hundred terms of 24 bits, over more samples than one thread takes at a time."""
+    x, y = np.tile(X, (60, 1)), np.tile(Y, 60)
+    wide = kind(n_components=64, random_state=1).fit(x, y)
+    model = kind(n_components=64, random_state=1).fit(x.astype("f4"), y)
+    found, wanted = output(model, X.astype("f4")), output(wide, X)
+    assert np.allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    in_single = found.dtype == np.float32
+    assert in_single == (kind is KernelClassifier)
+
+
+def test_targets_keep_their_digits():
+    """Samples of float32 do not cost the digits in which large targets differ."""
+    model = KernelRegressor(gamma=0.2, n_components=64, random_state=1).fit(X, X[:, 0])
+    far = KernelRegressor(gamma=0.2, n_components=64, random_state=1)
+    far.fit(X.astype("f4"), X[:, 0] + 1e6)
+    assert np.abs(far.predict(X.astype("f4")) - 1e6 - model.predict(X)).max() < 1e-4
+
+
+@pytest.mark.parametrize("kind", SUMMED)
 def test_pieces_and_workers(kind):
     model = kind(n_components=64, random_state=1).fit(X, Y)
     begun = kind(n_components=64, random_state=1).fit_map(X)
