@@ -72,10 +72,14 @@ pub(crate) fn rewrite() -> Outcome {
         let text = read(&path)?;
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
         let borrowed: Vec<&str> = text.lines().collect();
-        for quote in find(&borrowed)?.into_iter().rev() {
-            if lines[quote.start..quote.end].iter().any(|l| l == ANYTHING) {
-                continue;
-            }
+        let mut quotes = find(&borrowed)?;
+        quotes.retain(|quote| !borrowed[quote.start..quote.end].contains(&ANYTHING));
+        // In order, because a command may need what an earlier one wrote; then from the end, because that
+        // leaves the places of the others as they are.
+        for quote in &quotes {
+            programs.print(&quote.command)?;
+        }
+        for quote in quotes.into_iter().rev() {
             let found = programs.print(&quote.command)?;
             let found = found.lines().map(|l| l.trim_end().to_string());
             lines.splice(quote.start..quote.end, found);
