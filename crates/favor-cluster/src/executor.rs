@@ -7,6 +7,7 @@ use crate::task_runner::TaskRunner;
 use crate::{Endpoint, Error, MESSAGE_BYTES, Result, stores};
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use futures::future::BoxFuture;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -126,8 +127,15 @@ pub async fn serve_executor(options: &ExecutorOptions, started: impl FnOnce(&str
         ..ExecutorProcessConfig::default()
     };
     started(&address.to_string());
-    let ended = start_executor_process(Arc::new(config)).await;
-    ended.map_err(|e| Error::ballista("executor", e))
+    run(Arc::new(config)).await
+}
+
+/// Boxed, so that Ballista's part is compiled here and not in every program that runs an executor.
+fn run(config: Arc<ExecutorProcessConfig>) -> BoxFuture<'static, Result<()>> {
+    Box::pin(async {
+        let ended = start_executor_process(config).await;
+        ended.map_err(|e| Error::ballista("executor", e))
+    })
 }
 
 /// The port to listen at; one that is free when none is wanted. The scheduler must know it before

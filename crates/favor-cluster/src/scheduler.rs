@@ -8,8 +8,10 @@ use ballista_core::utils::{default_config_producer, default_session_builder};
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
+use ballista_scheduler::scheduler_server::SchedulerServer;
 use datafusion::execution::SessionStateBuilder;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use futures::future::BoxFuture;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
@@ -78,6 +80,16 @@ pub async fn serve_scheduler(options: &SchedulerOptions, started: impl FnOnce(&s
         override_physical_codec: Some(codec),
         ..SchedulerConfig::default()
     };
+    let scheduler = scheduler(config).await?;
+    started(&address.to_string());
+    run(listener, scheduler).await
+}
+
+type Scheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
+
+/// Boxed, as what follows, so that Ballista's part is compiled here and not in every program that runs
+/// a scheduler.
+fn scheduler(config: SchedulerConfig) -> BoxFuture<'static, Result<Scheduler>> {
     let cluster = BallistaCluster::new_memory(
         config.scheduler_id.clone(),
         Arc::new(|config| {
@@ -90,10 +102,15 @@ pub async fn serve_scheduler(options: &SchedulerOptions, started: impl FnOnce(&s
         }),
         Arc::new(default_config_producer),
     );
-    let scheduler =
-        create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await;
-    let scheduler = scheduler.map_err(|e| Error::ballista("scheduler", e))?;
-    started(&address.to_string());
-    let ended = start_grpc_service_with_listener(listener, scheduler).await;
-    ended.map_err(|e| Error::ballista("scheduler", e))
+    Box::pin(async {
+        let made = create_scheduler(cluster, Arc::new(config)).await;
+        made.map_err(|e| Error::ballista("scheduler", e))
+    })
+}
+
+fn run(listener: TcpListener, scheduler: Scheduler) -> BoxFuture<'static, Result<()>> {
+    Box::pin(async {
+        let ended = start_grpc_service_with_listener(listener, scheduler).await;
+        ended.map_err(|e| Error::ballista("scheduler", e))
+    })
 }
