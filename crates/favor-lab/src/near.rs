@@ -6,7 +6,8 @@
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
 use favor::{
-    AttentionOptions, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor, attention,
+    AttentionOptions, ExactKeys, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor,
+    attention,
 };
 use favor_figure::{Figure, Panel, Series};
 use favor_io::numbers::percent;
@@ -171,9 +172,9 @@ fn head_errors(options: &NearOptions, head: &Head) -> Result<Errors> {
                 .seed(options.seed + draw);
             let map = [spec.fit(&mq, &mk)?];
             let out = attention(
-                Method::Features(&map),
+                Method::Hybrid { maps: &map, exact: &[ExactKeys::NONE.near(near)] },
                 Qkv::new(tq, tk, tv),
-                &attention_options.near(near),
+                &attention_options,
             )?;
             sum += relative_error(&matrix(out)?, &exact);
         }

@@ -3,7 +3,7 @@
 
 use crate::arguments::{KernelName, Maps, Unsigned};
 use crate::arrays::{Fresh, KeyMask, give, tensors};
-use crate::owned::{ExactHeads, OwnedMethod, OwnedOptions};
+use crate::owned::{ExactHeads, OwnedMethod, OwnedOptions, exact_keys};
 use crate::run::run;
 use favor::Qkv;
 use pyo3::prelude::*;
@@ -20,7 +20,8 @@ pub(crate) fn output_shape(q: &[usize], v: &[usize]) -> Vec<usize> {
 /// Attention by the features of maps, or exactly without maps.
 #[pyfunction]
 #[pyo3(signature = (q, k, v, maps=None, *, exact_heads=None, kernel=None, scale=None, causal=false,
-                    key_mask=None, near=Unsigned(0), offsets=None, threads=None))]
+                    key_mask=None, near=Unsigned(0), global_keys=Unsigned(0), routed=None,
+                    offsets=None, threads=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn attention(
     py: Python<'_>,
@@ -34,12 +35,15 @@ pub(crate) fn attention(
     causal: bool,
     key_mask: Option<KeyMask>,
     near: Unsigned,
+    global_keys: Unsigned,
+    routed: Option<(Unsigned, Unsigned)>,
     offsets: Option<Vec<Unsigned>>,
     threads: Option<Unsigned>,
 ) -> PyResult<Py<PyAny>> {
-    let options = OwnedOptions::new(causal, key_mask, near, offsets, threads);
+    let options = OwnedOptions::new(causal, key_mask, offsets, threads);
+    let keys = exact_keys(near, global_keys, routed);
     tensors!(|T, q, k, v| {
-        let method = OwnedMethod::new(maps, exact_heads, (kernel, scale), &q.shape)?;
+        let method = OwnedMethod::new(maps, exact_heads, keys, (kernel, scale), &q.shape)?;
         let work = method.work(&q.shape, &k.shape, &v.shape);
         let mut out = Fresh::<T>::new(py, &output_shape(&q.shape, &v.shape))?;
         let out = run(py, work, move |stop| {
@@ -54,7 +58,8 @@ pub(crate) fn attention(
 /// The gradients of `attention` with respect to queries, keys and values.
 #[pyfunction]
 #[pyo3(signature = (q, k, v, out, out_gradient, maps=None, *, exact_heads=None, kernel=None, scale=None,
-                    causal=false, key_mask=None, near=Unsigned(0), offsets=None, threads=None))]
+                    causal=false, key_mask=None, near=Unsigned(0), global_keys=Unsigned(0), routed=None,
+                    offsets=None, threads=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn attention_backward(
     py: Python<'_>,
@@ -70,12 +75,15 @@ pub(crate) fn attention_backward(
     causal: bool,
     key_mask: Option<KeyMask>,
     near: Unsigned,
+    global_keys: Unsigned,
+    routed: Option<(Unsigned, Unsigned)>,
     offsets: Option<Vec<Unsigned>>,
     threads: Option<Unsigned>,
 ) -> PyResult<(Py<PyAny>, Py<PyAny>, Py<PyAny>)> {
-    let options = OwnedOptions::new(causal, key_mask, near, offsets, threads);
+    let options = OwnedOptions::new(causal, key_mask, offsets, threads);
+    let keys = exact_keys(near, global_keys, routed);
     tensors!(|T, q, k, v, out, out_gradient| {
-        let method = OwnedMethod::new(maps, exact_heads, (kernel, scale), &q.shape)?;
+        let method = OwnedMethod::new(maps, exact_heads, keys, (kernel, scale), &q.shape)?;
         let work = 4.0 * method.work(&q.shape, &k.shape, &v.shape);
         let shapes = [q.shape.clone(), k.shape.clone(), v.shape.clone()];
         let gradients = run(py, work, move |stop| {

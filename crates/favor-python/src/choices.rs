@@ -62,7 +62,7 @@ pub(crate) fn choose_heads(
     key_mask: Option<KeyMask>,
     offsets: Option<Vec<Unsigned>>,
 ) -> PyResult<Vec<Choice>> {
-    let options = OwnedOptions::new(causal, key_mask, Unsigned(0), offsets, None);
+    let options = OwnedOptions::new(causal, key_mask, offsets, None);
     tensors!(|T, q, k, v| {
         let choices = run(py, f64::INFINITY, move |stop| {
             let inputs = Qkv::<T>::new(q.tensor()?, k.tensor()?, v.tensor()?);
@@ -97,7 +97,7 @@ pub(crate) fn predicted_error(
     let features = features.map_or(map.features(), Unsigned::count) as f64;
     let work = (q.shape[0] * k.shape[0]) as f64 * (k.shape[0] * q.shape[1]) as f64;
     run(py, work, move |_| {
-        let estimator = Estimator::from(&map);
+        let estimator = Estimator::of(&map)?;
         let prediction = predict(&estimator, q.rows()?, k.rows()?, Some(v.rows()?))?;
         Ok::<_, favor::Error>(prediction.and_then(|p| p.output_error(features)))
     })

@@ -96,12 +96,13 @@ impl FeatureMap {
 
     /// The numbers of a positive map, as `from_arrays` takes them.
     fn arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Some(p) = self.0.parameters() else {
-            return Err(errors::value(format!("{} takes no parameters", self.0.spec().family)));
+        let (Some(p), Some(omega)) = (self.0.parameters(), self.0.omega()) else {
+            let kind = if self.0.learned().is_some() { "a learned map" } else { "this family" };
+            return Err(errors::value(format!("{kind} has no parameters in closed form")));
         };
         let vector = |v: &[f64]| give(py, v.to_vec(), &[v.len()]);
         let out = PyDict::new(py);
-        out.set_item("omega", give_matrix(py, self.0.omega().clone())?)?;
+        out.set_item("omega", give_matrix(py, omega.clone())?)?;
         out.set_item("quadratic", vector(p.quadratic())?)?;
         out.set_item("query_transform", give_matrix(py, p.query_transform().clone())?)?;
         out.set_item("key_transform", give_matrix(py, p.key_transform().clone())?)?;
@@ -226,8 +227,8 @@ impl FeatureMap {
     }
 
     #[getter]
-    fn omega(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        give_matrix(py, self.0.omega().clone())
+    fn omega(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.0.omega().map(|omega| give_matrix(py, omega.clone())).transpose()
     }
 
     fn __reduce__<'py>(

@@ -4,7 +4,7 @@ use crate::arguments::{KernelName, Maps, Unsigned, heads, work};
 use crate::arrays::KeyMask;
 use crate::choices::Choice;
 use crate::errors;
-use favor::{AttentionOptions, FeatureMap, Kernel, Method};
+use favor::{AttentionOptions, ExactKeys, FeatureMap, Kernel, Method};
 use pyo3::prelude::*;
 use std::sync::atomic::AtomicBool;
 
@@ -34,14 +34,15 @@ impl<'a, 'py> FromPyObject<'a, 'py> for ExactHeads {
 pub(crate) enum OwnedMethod {
     Exact(Kernel),
     Features(Vec<FeatureMap>),
-    Mixed { maps: Vec<FeatureMap>, exact: Vec<bool> },
+    Hybrid { maps: Vec<FeatureMap>, exact: Vec<ExactKeys> },
 }
 
 impl OwnedMethod {
-    /// By the maps, but for the exact heads; without maps exactly, with a kernel.
+    /// By the maps, but for the exact heads and keys; without maps exactly, with a kernel.
     pub(crate) fn new(
         maps: Option<Maps>,
         exact: Option<ExactHeads>,
+        keys: ExactKeys,
         (kernel, scale): (Option<KernelName>, Option<f64>),
         queries: &[usize],
     ) -> PyResult<Self> {
@@ -57,7 +58,11 @@ impl OwnedMethod {
                 if numbers.is_empty() { vec![] } else { flags.collect() }
             }
         };
+        let keys_of = |all: bool| if all { ExactKeys::ALL } else { keys };
         match maps {
+            None if !keys.is_none() => {
+                Err(errors::value("near, global_keys, routed: without maps every key is exact"))
+            }
             None if !exact.is_empty() => {
                 Err(errors::value("exact_heads: without maps every head is exact"))
             }
@@ -68,8 +73,11 @@ impl OwnedMethod {
             Some(_) if kernel.is_some() || scale.is_some() => {
                 Err(errors::value("kernel, scale: the maps carry them; give them to the fit"))
             }
-            Some(Maps(maps)) if exact.is_empty() => Ok(Self::Features(maps)),
-            Some(Maps(maps)) => Ok(Self::Mixed { maps, exact }),
+            Some(Maps(maps)) if exact.is_empty() && keys.is_none() => Ok(Self::Features(maps)),
+            Some(Maps(maps)) if exact.is_empty() => Ok(Self::Hybrid { maps, exact: vec![keys] }),
+            Some(Maps(maps)) => {
+                Ok(Self::Hybrid { maps, exact: exact.into_iter().map(keys_of).collect() })
+            }
         }
     }
 
@@ -77,7 +85,7 @@ impl OwnedMethod {
         match self {
             Self::Exact(kernel) => Method::Exact(*kernel),
             Self::Features(maps) => Method::Features(maps),
-            Self::Mixed { maps, exact } => Method::Mixed { maps, exact },
+            Self::Hybrid { maps, exact } => Method::Hybrid { maps, exact },
         }
     }
 
@@ -85,16 +93,28 @@ impl OwnedMethod {
     pub(crate) fn work(&self, q: &[usize], k: &[usize], v: &[usize]) -> f64 {
         match self {
             Self::Features(maps) => work(q, k, v, maps.first().map(FeatureMap::features)),
-            Self::Exact(_) | Self::Mixed { .. } => work(q, k, v, None),
+            Self::Hybrid { maps, exact } if !exact.iter().any(ExactKeys::is_all) => {
+                4.0 * work(q, k, v, maps.first().map(FeatureMap::features))
+            }
+            Self::Exact(_) | Self::Hybrid { .. } => work(q, k, v, None),
         }
     }
+}
+
+/// Which keys are exact: the width of a window, the number of global keys, and slots with their members.
+pub(crate) fn exact_keys(
+    near: Unsigned,
+    global_keys: Unsigned,
+    routed: Option<(Unsigned, Unsigned)>,
+) -> ExactKeys {
+    let (slots, members) = routed.map_or((0, 0), |(s, m)| (s.count(), m.count()));
+    ExactKeys::NONE.near(near.count()).global(global_keys.count()).routed(slots, members)
 }
 
 /// What a call may see and use.
 pub(crate) struct OwnedOptions {
     causal: bool,
     key_mask: Option<Vec<bool>>,
-    near: usize,
     offsets: Option<Vec<usize>>,
     threads: Option<usize>,
 }
@@ -103,14 +123,12 @@ impl OwnedOptions {
     pub(crate) fn new(
         causal: bool,
         key_mask: Option<KeyMask>,
-        near: Unsigned,
         offsets: Option<Vec<Unsigned>>,
         threads: Option<Unsigned>,
     ) -> Self {
         Self {
             causal,
             key_mask: key_mask.map(|mask| mask.0),
-            near: near.count(),
             offsets: offsets.map(|all| all.into_iter().map(Unsigned::count).collect()),
             threads: threads.map(Unsigned::count),
         }
@@ -120,7 +138,6 @@ impl OwnedOptions {
         AttentionOptions::new()
             .causal(self.causal)
             .key_mask(self.key_mask.as_deref())
-            .near(self.near)
             .offsets(self.offsets.as_deref())
             .threads(self.threads)
             .cancel(Some(stop))

@@ -106,7 +106,7 @@ impl Model {
                 Readout::density(info.bandwidth, &scales, info.total_weight)
             }
         };
-        let errors = RowErrorModel::new(&Estimator::from(&map), &moments)?;
+        let errors = RowErrorModel::new(&Estimator::of(&map)?, &moments)?;
         Ok(Self { info, map, moments, sums, sample, readout, errors })
     }
 

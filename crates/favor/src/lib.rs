@@ -56,12 +56,13 @@ mod threads;
 pub mod diagnose;
 pub mod draw;
 pub mod learn;
+pub mod learned;
 pub mod reference;
 pub mod store;
 
 pub use adapt::{AdaptiveMaps, MapPolicy, Redraw, Statistics, fit_heads};
 pub use attention::{
-    AttentionOptions, Choice, Gradients, Method, Qkv, attention, attention_backward,
+    AttentionOptions, Choice, ExactKeys, Gradients, Method, Qkv, attention, attention_backward,
     attention_into, choose_heads,
 };
 pub use draw::Coupling;
@@ -73,7 +74,9 @@ pub use family::Family;
 pub use float::Float;
 pub use kernel::{Kernel, LogScaled};
 pub use key_sums::KeySums;
-pub use map::{FeatureMap, FeatureSpec, Projection, RowTerm, Side, maps_from_bytes, maps_to_bytes};
+pub use map::{
+    FeatureMap, FeatureSpec, LearnedFrom, Projection, RowTerm, Side, maps_from_bytes, maps_to_bytes,
+};
 pub use moments::Moments;
 pub use parameters::{Parameters, objective_floor, optimal_quadratic};
 pub use rows::{Matrix, Rows};

@@ -19,7 +19,7 @@ pub use mask::KeyMask;
 use crate::host::is_flex;
 use crate::{Error, Result};
 use burn::tensor::{DType, Tensor};
-use favor::{FeatureMap, Kernel};
+use favor::{ExactKeys, FeatureMap, Kernel};
 use std::sync::Arc;
 
 /// Which code computes attention.
@@ -43,13 +43,14 @@ pub enum Method {
     Relu,
     /// The features of these maps: one for all heads, one per head, or one per sequence and head.
     Features(Arc<[FeatureMap]>),
-    /// Some heads exactly, the others by features.
-    Mixed {
+    /// By features, with some keys of each query attended exactly.
+    Hybrid {
         /// As for [`Method::Features`].
         maps: Arc<[FeatureMap]>,
-        /// True where a head is exact: one entry per head, or one per sequence and head as
-        /// [`favor::choose_heads`] decides.
-        exact: Arc<[bool]>,
+        /// Which keys are exact: one entry for all heads, one per head, or one per sequence and head as
+        /// [`favor::choose_heads`] orders them. Tensor operations compute a head exactly or by features
+        /// alone.
+        exact: Arc<[ExactKeys]>,
     },
 }
 
@@ -59,7 +60,7 @@ impl Method {
         match self {
             Self::Exact => Some(favor::Method::Exact(kernel)),
             Self::Features(maps) => Some(favor::Method::Features(maps)),
-            Self::Mixed { maps, exact } => Some(favor::Method::Mixed { maps, exact }),
+            Self::Hybrid { maps, exact } => Some(favor::Method::Hybrid { maps, exact }),
             Self::Elu | Self::Relu => None,
         }
     }
@@ -137,7 +138,7 @@ pub(crate) fn attend_checked(
     }
     match method {
         Method::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
-        Method::Mixed { maps, exact } => tensors::mixed(q, k, v, (maps, exact), mask, causal),
+        Method::Hybrid { maps, exact } => tensors::hybrid(q, k, v, (maps, exact), mask, causal),
         _ => Ok(tensors::exact(q, k, v, (kernel, None), mask, causal)),
     }
 }

@@ -5,7 +5,7 @@ use super::linear::ratio;
 use crate::{Error, Result};
 use burn::tensor::activation::softmax;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
-use favor::{FeatureMap, Kernel, Matrix, Projection, RowTerm};
+use favor::{ExactKeys, FeatureMap, Kernel, Matrix, Projection, RowTerm};
 
 /// Queries and keys of a causal step that meet one by one.
 const STEP: usize = 16;
@@ -45,16 +45,22 @@ pub(super) fn exact(
 }
 
 /// Some heads exactly, the others by features.
-pub(super) fn mixed(
+pub(super) fn hybrid(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
-    (maps, exact_heads): (&[FeatureMap], &[bool]),
+    (maps, exact_keys): (&[FeatureMap], &[ExactKeys]),
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Result<Tensor<4>> {
     let [batch, heads, _, dim] = q.dims();
+    if let Some(some) = exact_keys.iter().find(|e| !e.is_all() && !e.is_none()) {
+        let reason = format!("exact keys ({some}) are computed by the engine alone, on the CPU");
+        return Err(Error::invalid("attention", reason));
+    }
+    let exact_heads: Vec<bool> = exact_keys.iter().map(ExactKeys::is_all).collect();
     let lead = match exact_heads.len() {
+        1 => [1, 1, 1, 1],
         n if n == batch * heads => [batch, heads, 1, 1],
         n if n == heads => [1, heads, 1, 1],
         n => {
@@ -71,7 +77,7 @@ pub(super) fn mixed(
     if !exact_heads.contains(&true) {
         return Ok(features);
     }
-    let which = TensorData::new(exact_heads.to_vec(), lead);
+    let which = TensorData::new(exact_heads, lead);
     let which = Tensor::<4, Bool>::from_data(which, &device).expand(features.shape());
     Ok(features.mask_where(which, exactly(q, k, v)))
 }

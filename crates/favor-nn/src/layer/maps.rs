@@ -109,7 +109,7 @@ impl Maps {
         let mask = mask.map(|m| m.visible().as_slice());
         let tolerance = self.options.tolerance;
         let choices = HostView::choose(views.each_ref(), &maps, mask, causal, tolerance)?;
-        Ok(Method::Mixed { maps, exact: choices.iter().map(Choice::is_exact).collect() })
+        Ok(Method::Hybrid { maps, exact: choices.iter().map(Choice::exact_keys).collect() })
     }
 
     /// The maps of a call, or none while calibrating.

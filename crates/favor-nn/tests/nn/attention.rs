@@ -3,7 +3,7 @@
 use crate::common::{maps, normal, values};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use favor::reference::{Baseline, Mask, baseline_attention};
-use favor::{Family, Rows};
+use favor::{ExactKeys, Family, Rows};
 use favor_nn::attention::{
     AttendOptions, Attention, BackwardFailure, Implementation, KeyMask, Method, attend,
 };
@@ -22,8 +22,10 @@ fn methods() -> Vec<Method> {
             Attention::Relu => Method::Relu,
             Attention::Features(family) => Method::Features(fit(family)),
             Attention::Auto => {
-                let exact = (0..SHAPE[0] * SHAPE[1]).map(|i| i % 2 == 0).collect();
-                Method::Mixed { maps: fit(Family::Balanced), exact }
+                let exact = (0..SHAPE[0] * SHAPE[1])
+                    .map(|i| if i % 2 == 0 { ExactKeys::ALL } else { ExactKeys::NONE })
+                    .collect();
+                Method::Hybrid { maps: fit(Family::Balanced), exact }
             }
         })
         .collect()
@@ -126,7 +128,7 @@ fn cross_attention_agrees() {
     let (k, v) = (normal([2, 3, 11, 4], 2, &device), normal([2, 3, 11, 5], 3, &device));
     let mask = KeyMask::of_lengths(&[4, 11], 11);
     let each: Arc<[_]> = maps(Family::Sde, 6, 4, 9).into();
-    let per_head = methods().into_iter().filter(|method| !matches!(method, Method::Mixed { .. }));
+    let per_head = methods().into_iter().filter(|method| !matches!(method, Method::Hybrid { .. }));
     for method in per_head.chain([Method::Features(each)]) {
         let inputs = || [q.clone(), k.clone(), v.clone()];
         let one = run(inputs(), &method, Some(&mask), false, Implementation::Auto);

@@ -1,8 +1,8 @@
 //! Exact or features, head by head, decided beforehand and reported.
 
 use super::head::Head;
-use super::{AttentionOptions, Method, Qkv, plan::Plan};
-use crate::diagnose::{Estimator, break_even, predict};
+use super::{AttentionOptions, ExactKeys, Method, Qkv, plan::Plan};
+use crate::diagnose::{Estimator, attention_error, break_even, predict};
 use crate::engine::mode::visible;
 use crate::engine::tensor::{Scalar, Strided};
 use crate::{FeatureMap, Float, Matrix, Result};
@@ -32,6 +32,11 @@ impl Choice {
     /// Whether the head is computed exactly.
     pub fn is_exact(&self) -> bool {
         !matches!(self, Self::Features { .. })
+    }
+
+    /// All keys of a head that is computed exactly, none of the others: for [`Method::Hybrid`].
+    pub fn exact_keys(&self) -> ExactKeys {
+        if self.is_exact() { ExactKeys::ALL } else { ExactKeys::NONE }
     }
 }
 
@@ -65,8 +70,8 @@ impl std::fmt::Display for Choice {
 /// let choices = choose_heads(&maps, inputs, &options, 0.5)?;
 /// assert_eq!(choices, [Choice::ExactIsShort]); // 64 tokens are fewer than 128 features
 ///
-/// let exact: Vec<bool> = choices.iter().map(Choice::is_exact).collect();
-/// let out = attention(Method::Mixed { maps: &maps, exact: &exact }, inputs, &options)?;
+/// let exact: Vec<_> = choices.iter().map(Choice::exact_keys).collect();
+/// let out = attention(Method::Hybrid { maps: &maps, exact: &exact }, inputs, &options)?;
 /// assert_eq!(out.len(), 64 * 8);
 /// # Ok::<(), favor::Error>(())
 /// ```
@@ -109,10 +114,13 @@ fn choose<T: Scalar>(
     }
     let queries = spaced((0..q.rows).collect(), SAMPLE.0);
     let (q, k, v) = (sample(q, &queries), sample(k, &keys), sample(v, &keys));
-    let prediction = predict(&Estimator::from(map), q.view(), k.view(), Some(v.view()))?;
-    // No prediction (a trigonometric map), or nothing to predict (outputs of zero): no objection.
-    let error = prediction.and_then(|p| p.output_error(map.features() as f64));
-    let predicted_error = error.unwrap_or(0.0);
+    let predicted_error = if map.learned().is_some() {
+        attention_error(map, q.view(), k.view(), v.view())?
+    } else {
+        let prediction = predict(&Estimator::of(map)?, q.view(), k.view(), Some(v.view()))?;
+        // No prediction (a trigonometric map), or nothing to predict (outputs of zero): no objection.
+        prediction.and_then(|p| p.output_error(map.features() as f64)).unwrap_or(0.0)
+    };
     Ok(if predicted_error <= tolerance {
         Choice::Features { predicted_error }
     } else {

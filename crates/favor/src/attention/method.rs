@@ -1,5 +1,6 @@
-//! How attention is computed: exactly, by features, or some heads one way and some the other.
+//! How attention is computed: exactly, by features, or by features with keys that are exact.
 
+use super::ExactKeys;
 use crate::{FeatureMap, Kernel};
 
 /// How attention is computed.
@@ -17,13 +18,13 @@ pub enum Method<'a> {
     /// By the features of these maps: one for all heads, one per head, or one per sequence of the
     /// batch and head.
     Features(&'a [FeatureMap]),
-    /// Some heads exactly, with the kernel of their map, the others by features.
-    Mixed {
-        /// As for [`Method::Features`]; the maps of exact heads give only their kernel.
+    /// By features, with some keys of each query attended exactly, in one normalisation.
+    Hybrid {
+        /// As for [`Method::Features`]; the map of a head that is exact throughout gives only its kernel.
         maps: &'a [FeatureMap],
-        /// True where a head is exact: one entry per head, or one per sequence and head as
+        /// Which keys are exact: one entry for all heads, one per head, or one per sequence and head as
         /// [`choose_heads`](crate::choose_heads) orders them.
-        exact: &'a [bool],
+        exact: &'a [ExactKeys],
     },
 }
 
@@ -32,7 +33,15 @@ impl<'a> Method<'a> {
     pub fn maps(&self) -> &'a [FeatureMap] {
         match self {
             Self::Exact(_) => &[],
-            Self::Features(maps) | Self::Mixed { maps, .. } => maps,
+            Self::Features(maps) | Self::Hybrid { maps, .. } => maps,
+        }
+    }
+
+    /// Whether any head has a window, which needs as many queries as keys.
+    pub(super) fn has_window(&self) -> bool {
+        match self {
+            Self::Hybrid { exact, .. } => exact.iter().any(|e| e.near > 0 && !e.is_all()),
+            _ => false,
         }
     }
 }

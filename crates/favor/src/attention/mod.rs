@@ -1,6 +1,7 @@
 //! The front door of attention: a [`Method`] and three functions on the same inputs and options.
 
 mod choose;
+mod exact_keys;
 mod head;
 mod method;
 mod options;
@@ -8,6 +9,7 @@ mod plan;
 
 pub(crate) use choose::choose_all;
 pub use choose::{Choice, choose_heads};
+pub use exact_keys::ExactKeys;
 pub use method::Method;
 pub use options::AttentionOptions;
 

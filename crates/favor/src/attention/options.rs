@@ -18,9 +18,6 @@ pub struct AttentionOptions<'a> {
     pub causal: bool,
     /// `batch × keys`, false where a key is padding: it is then in no sum.
     pub key_mask: Option<&'a [bool]>,
-    /// At least this many neighbours of each token, earlier ones only if causal, are attended exactly,
-    /// and the rest by features, in one normalisation. 0 for features alone.
-    pub near: usize,
     /// Sequences packed one after the other along the length, in a batch of one: sequence `i` has
     /// the tokens `offsets[i]..offsets[i+1]`, and sees nothing else.
     pub offsets: Option<&'a [usize]>,
@@ -32,7 +29,7 @@ pub struct AttentionOptions<'a> {
 }
 
 impl<'a> AttentionOptions<'a> {
-    /// Every query sees every key; features alone; rayon's threads.
+    /// Every query sees every key; rayon's threads.
     pub fn new() -> Self {
         Self::default()
     }
@@ -45,11 +42,6 @@ impl<'a> AttentionOptions<'a> {
     /// `batch × keys`, false where a key is padding; or `None`, as without this call.
     pub fn key_mask(self, mask: Option<&'a [bool]>) -> Self {
         Self { key_mask: mask, ..self }
-    }
-
-    /// Attends at least this many neighbours of each token exactly.
-    pub fn near(self, near: usize) -> Self {
-        Self { near, ..self }
     }
 
     /// Where packed sequences begin and end.

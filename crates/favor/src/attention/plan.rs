@@ -34,7 +34,7 @@ impl Plan {
         options: &AttentionOptions<'_>,
     ) -> Result<Self> {
         let (q, k, v) = (inputs.q.shape(), inputs.k.shape(), inputs.v.shape());
-        check_shapes(q, k, v, options)?;
+        check_shapes(q, k, v, method, options)?;
         let [batch, heads, queries, _] = q;
         let sequences = sequences(q, k, options)?;
         let all = (0..batch).flat_map(|b| (0..heads).map(move |h| (b, h)));
@@ -62,17 +62,23 @@ impl Plan {
             let reason = format!("a map of dimension {} for heads of {dim}", map.dim());
             return Err(Error::invalid("maps", reason));
         }
-        if let Method::Mixed { exact, .. } = method
-            && ![heads, self.parts.len()].contains(&exact.len())
-        {
+        let Method::Hybrid { exact, .. } = method else { return Ok(()) };
+        if ![1, heads, self.parts.len()].contains(&exact.len()) {
             let reason = format!(
-                "{} choices for {heads} heads and {} sequences",
+                "{} entries for {heads} heads and {} sequences",
                 exact.len(),
                 self.parts.len() / heads
             );
-            return Err(Error::invalid("exact heads", reason));
+            return Err(Error::invalid("exact keys", reason));
         }
-        Ok(())
+        let features = maps.iter().map(FeatureMap::features).min().unwrap_or(0);
+        match exact.iter().find(|e| e.slots > features) {
+            Some(e) => {
+                let reason = format!("{} preferred slots of {features} features", e.slots);
+                Err(Error::invalid("exact keys", reason))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The map of the head at this place in the order.
@@ -86,14 +92,14 @@ impl Plan {
         match method {
             Method::Exact(kernel) => HeadMethod::Exact(*kernel),
             Method::Features(maps) => HeadMethod::Features(self.map(maps, place)),
-            Method::Mixed { maps, exact } => {
+            Method::Hybrid { maps, exact } => {
                 let map = self.map(maps, place);
-                let per_head = exact.len() != self.parts.len();
-                if exact[if per_head { self.parts[place].head } else { place }] {
-                    HeadMethod::Exact(map.kernel())
-                } else {
-                    HeadMethod::Features(map)
-                }
+                let exact = match exact.len() {
+                    1 => exact[0],
+                    n if n == self.parts.len() => exact[place],
+                    _ => exact[self.parts[place].head],
+                };
+                HeadMethod::new(map, exact)
             }
         }
     }
@@ -216,6 +222,7 @@ fn check_shapes(
     q: [usize; 4],
     k: [usize; 4],
     v: [usize; 4],
+    method: &Method<'_>,
     options: &AttentionOptions<'_>,
 ) -> Result<()> {
     let invalid = |what, reason| Err(Error::invalid(what, reason));
@@ -228,8 +235,8 @@ fn check_shapes(
         let reason = format!("queries {q:?}, keys {k:?} and values {v:?} do not fit");
         return invalid("tensors", reason);
     }
-    if options.near > 0 && length != k[2] {
-        let reason = format!("a near field with {length} queries and {} keys", k[2]);
+    if method.has_window() && length != k[2] {
+        let reason = format!("a window with {length} queries and {} keys", k[2]);
         return invalid("tensors", reason);
     }
     if options.causal && length != k[2] {

@@ -28,14 +28,18 @@ pub struct Estimator {
     parameters: Option<Parameters>,
 }
 
-impl From<&FeatureMap> for Estimator {
-    fn from(map: &FeatureMap) -> Self {
-        let (family, kernel) = (map.spec().family, map.kernel());
-        Self { family, kernel, parameters: map.parameters().cloned() }
-    }
-}
-
 impl Estimator {
+    /// That of a map. A learned map is refused: its features are no estimator of the kernel, and their
+    /// error has no closed form; measure it, as by [`attention_error`](super::attention_error).
+    pub fn of(map: &FeatureMap) -> Result<Self> {
+        if map.learned().is_some() {
+            let reason = "a learned map has no variance in closed form; measure its error instead";
+            return Err(Error::invalid("estimator", reason));
+        }
+        let (family, kernel) = (map.spec().family, map.kernel());
+        Ok(Self { family, kernel, parameters: map.parameters().cloned() })
+    }
+
     /// A family fitted to the moments of the two sets as they come.
     pub fn fit(family: Family, kernel: Kernel, queries: &Moments, keys: &Moments) -> Result<Self> {
         let scale = kernel.scale();

@@ -1,5 +1,6 @@
 //! The feature map: parameters and ω together, fitted once, used by both sides.
 
+mod learned;
 mod packed;
 mod side;
 mod store;
@@ -7,6 +8,8 @@ mod store;
 use crate::draw::{draw, offsets};
 use crate::{Coupling, Error, Family, Float, Kernel, LogScaled, Matrix, Moments, Parameters};
 use crate::{Result, Rows};
+pub use learned::LearnedFrom;
+pub(crate) use learned::{Learned, Probes};
 use packed::PackedCache;
 pub(crate) use packed::{Cached, PackedMap, PackedSide, Panels};
 use serde::{Deserialize, Serialize};
@@ -105,11 +108,11 @@ impl FeatureSpec {
     pub fn with_omega(&self, parameters: Parameters, omega: Matrix<f64>) -> Result<FeatureMap> {
         let spec = Self { features: omega.rows(), ..*self };
         let parameters = Some(parameters);
-        FeatureMap::from_record(Record { spec, parameters, omega, offsets: vec![] })
+        FeatureMap::drawn(spec, Drawn { parameters, omega, offsets: vec![] })
     }
 }
 
-/// A fitted map: immutable, one for both sides, any kernel of the class. Copies share their numbers.
+/// A fitted or learned map: immutable, one for both sides, any kernel of the class. Copies share their numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Record", into = "Record")]
 pub struct FeatureMap {
@@ -123,6 +126,19 @@ pub struct FeatureMap {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     spec: FeatureSpec,
+    numbers: Numbers,
+}
+
+/// Where the numbers of a map come from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Numbers {
+    Drawn(Drawn),
+    Learned(Learned),
+}
+
+/// Parameters in closed form and a random ω.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Drawn {
     parameters: Option<Parameters>,
     omega: Matrix<f64>,
     offsets: Vec<f64>,
@@ -144,32 +160,28 @@ impl From<FeatureMap> for Record {
 impl FeatureMap {
     fn assemble(spec: FeatureSpec, dim: usize, parameters: Option<Parameters>) -> Result<Self> {
         let (omega, offsets) = draw_features(&spec, dim)?;
-        Self::from_record(Record { spec, parameters, omega, offsets })
+        Self::drawn(spec, Drawn { parameters, omega, offsets })
+    }
+
+    fn drawn(spec: FeatureSpec, drawn: Drawn) -> Result<Self> {
+        Self::from_record(Record { spec, numbers: Numbers::Drawn(drawn) })
     }
 
     fn from_record(record: Record) -> Result<Self> {
-        let Record { spec, parameters, omega, offsets } = &record;
-        let dim = parameters.as_ref().map_or(omega.columns(), Parameters::dim);
-        let bad = |reason: String| Err(Error::invalid("feature map", reason));
-        if omega.shape() != (spec.features, dim) || dim == 0 || spec.features == 0 {
-            return bad(format!(
-                "ω has shape {:?} where {} features of dimension {dim} are declared",
-                omega.shape(),
-                spec.features
-            ));
-        }
-        if parameters.is_some() != spec.family.is_positive() {
-            return bad(format!("family {} with the wrong kind of parameters", spec.family));
-        }
-        let wanted = if spec.family.is_positive() { 0 } else { spec.features };
-        if offsets.len() != wanted {
-            return bad(format!("{} offsets where {wanted} are needed", offsets.len()));
-        }
-        if !omega.as_slice().iter().chain(offsets).all(|v| v.is_finite()) {
-            return bad("ω holds a number that is not finite".into());
-        }
-        let side = |side| Projection::new(spec.kernel, parameters.as_ref(), omega, offsets, side);
-        let (query, key) = (side(Side::Query), side(Side::Key));
+        let Record { spec, numbers } = &record;
+        let (query, key) = match numbers {
+            Numbers::Drawn(drawn) => {
+                drawn.check(spec)?;
+                let Drawn { parameters, omega, offsets } = drawn;
+                let parameters = parameters.as_ref();
+                let side = |side| Projection::new(spec.kernel, parameters, omega, offsets, side);
+                (side(Side::Query), side(Side::Key))
+            }
+            Numbers::Learned(learned) => {
+                learned.check(spec)?;
+                (learned.query.clone(), learned.key.clone())
+            }
+        };
         if !(query.is_finite() && key.is_finite()) {
             return Err(Error::Overflow {
                 operation: "the projection of the feature map",
@@ -181,7 +193,7 @@ impl FeatureMap {
         Ok(Self { query, key, record, packed: Arc::default() })
     }
 
-    /// What the map was fitted as.
+    /// What the map was fitted as; for a learned map, what it started from.
     pub fn spec(&self) -> &FeatureSpec {
         &self.record.spec
     }
@@ -193,22 +205,29 @@ impl FeatureMap {
 
     /// The number of features M.
     pub fn features(&self) -> usize {
-        self.record.omega.rows()
+        self.query.weights.rows()
     }
 
     /// The dimension of the vectors.
     pub fn dim(&self) -> usize {
-        self.record.omega.columns()
+        self.query.weights.columns()
     }
 
-    /// The parameters, or `None` for a trigonometric map.
+    /// The parameters, or `None` for a trigonometric or a learned map.
     pub fn parameters(&self) -> Option<&Parameters> {
-        self.record.parameters.as_ref()
+        self.drawn_numbers()?.parameters.as_ref()
     }
 
-    /// ω, one row per feature.
-    pub fn omega(&self) -> &Matrix<f64> {
-        &self.record.omega
+    /// ω, one row per feature, or `None` for a learned map.
+    pub fn omega(&self) -> Option<&Matrix<f64>> {
+        Some(&self.drawn_numbers()?.omega)
+    }
+
+    fn drawn_numbers(&self) -> Option<&Drawn> {
+        match &self.record.numbers {
+            Numbers::Drawn(drawn) => Some(drawn),
+            Numbers::Learned(_) => None,
+        }
     }
 
     /// One side of the map as the numbers that rows are projected by.
@@ -302,6 +321,32 @@ impl FeatureMap {
             });
         }
         rows.check_finite(what)
+    }
+}
+
+impl Drawn {
+    fn check(&self, spec: &FeatureSpec) -> Result<()> {
+        let Self { parameters, omega, offsets } = self;
+        let dim = parameters.as_ref().map_or(omega.columns(), Parameters::dim);
+        let bad = |reason: String| Err(Error::invalid("feature map", reason));
+        if omega.shape() != (spec.features, dim) || dim == 0 || spec.features == 0 {
+            return bad(format!(
+                "ω has shape {:?} where {} features of dimension {dim} are declared",
+                omega.shape(),
+                spec.features
+            ));
+        }
+        if parameters.is_some() != spec.family.is_positive() {
+            return bad(format!("family {} with the wrong kind of parameters", spec.family));
+        }
+        let wanted = if spec.family.is_positive() { 0 } else { spec.features };
+        if offsets.len() != wanted {
+            return bad(format!("{} offsets where {wanted} are needed", offsets.len()));
+        }
+        if !omega.as_slice().iter().chain(offsets).all(|v| v.is_finite()) {
+            return bad("ω holds a number that is not finite".into());
+        }
+        Ok(())
     }
 }
 

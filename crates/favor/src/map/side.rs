@@ -4,11 +4,12 @@
 use super::Side;
 use crate::linalg::{dot, product, product_transposed, scale_rows};
 use crate::{Kernel, Matrix, Parameters};
+use serde::{Deserialize, Serialize};
 
 /// `log f(ω_m, x) = W_mᵀ(x+s) + k_m + r(x)` for positive features, with
 /// `r(x) = −½‖R(x+s)‖² − lᵀx − l₀ + α‖x‖²`; `√2 cos(ω_mᵀx + θ_m) · e^{r(x)}` for trigonometric ones.
 /// Here `x` is the vector times the kernel's [scale](Kernel::scale).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Projection {
     /// `W`: one row per feature; the family's dense transform is already in it.
@@ -22,7 +23,7 @@ pub struct Projection {
 }
 
 /// The part of a log-feature that depends on the vector alone.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RowTerm {
     /// `½‖x‖² + α‖x‖²`.
@@ -94,7 +95,14 @@ impl Projection {
     }
 
     pub(crate) fn is_finite(&self) -> bool {
-        self.weights.as_slice().iter().chain(&self.constants).all(|v| v.is_finite())
+        let row = match &self.row {
+            RowTerm::Trigonometric { .. } => true,
+            RowTerm::Exponential { transform, linear, constant, .. } => {
+                transform.as_slice().iter().chain(linear).chain([constant]).all(|v| v.is_finite())
+            }
+        };
+        let numbers = self.weights.as_slice().iter().chain(&self.constants).chain(&self.shift);
+        row && numbers.copied().all(f64::is_finite)
     }
 
     /// The features of rows that are already scaled.

@@ -4,11 +4,20 @@
 //! draw differently, and maps with an ω of their own can be kept too. The seed and the coupling stay in
 //! the header for the reader.
 
-use super::{FeatureMap, FeatureSpec, Record};
+use super::{Drawn, FeatureMap, FeatureSpec, Learned, LearnedFrom, Probes, Projection, RowTerm};
 use crate::store::{Array, File, Kind};
-use crate::{Parameters, Result};
+use crate::{Kernel, Parameters, Result};
+use serde::{Deserialize, Serialize};
 
-const KIND: Kind = Kind::new("favor.maps", "feature map", 2);
+const KIND: Kind = Kind::new("favor.maps", "feature map", 3);
+
+/// What the header says of a map.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    spec: FeatureSpec,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    learned: Option<LearnedFrom>,
+}
 
 /// Maps as the bytes of a safetensors file: one per head of a layer, say.
 ///
@@ -20,16 +29,17 @@ const KIND: Kind = Kind::new("favor.maps", "feature map", 2);
 /// # Ok::<(), favor::Error>(())
 /// ```
 pub fn maps_to_bytes(maps: &[FeatureMap]) -> Result<Vec<u8>> {
-    let specs: Vec<&FeatureSpec> = maps.iter().map(FeatureMap::spec).collect();
+    let entry = |map: &FeatureMap| Entry { spec: *map.spec(), learned: map.learned().copied() };
+    let entries: Vec<Entry> = maps.iter().map(entry).collect();
     let arrays = maps.iter().enumerate().flat_map(|(i, map)| arrays(i, map)).collect();
-    KIND.write(&specs, arrays)
+    KIND.write(&entries, arrays)
 }
 
 /// Reads the bytes of a file that [`maps_to_bytes`] or [`FeatureMap::to_bytes`] made. Damaged, truncated
 /// or foreign bytes give an error that says what is wrong with them.
 pub fn maps_from_bytes(bytes: &[u8]) -> Result<Vec<FeatureMap>> {
-    let file = KIND.read::<Vec<FeatureSpec>>(bytes)?;
-    let one = |(i, spec): (usize, &FeatureSpec)| read(&file, i, *spec);
+    let file = KIND.read::<Vec<Entry>>(bytes)?;
+    let one = |(i, entry): (usize, &Entry)| read(&file, i, entry);
     file.contents.iter().enumerate().map(one).collect()
 }
 
@@ -58,10 +68,32 @@ impl FeatureMap {
 }
 
 fn arrays(i: usize, map: &FeatureMap) -> Vec<Array<'static>> {
-    let Record { parameters, omega, offsets, .. } = &*map.record;
-    let (m, d) = omega.shape();
-    let array =
-        |name: &str, shape: &[usize], values| Array::f64(format!("{i}.{name}"), shape, values);
+    let array = |name: &str, shape: &[usize], values: &[f64]| {
+        Array::f64(format!("{i}.{name}"), shape, values)
+    };
+    let (m, d) = (map.features(), map.dim());
+    if let Some(learned) = map.learned_numbers() {
+        let Probes { queries, log_means } = &learned.probes;
+        let mut arrays = vec![
+            array("probes", &[queries.rows(), d], queries.as_slice()),
+            array("probe_logs", &[log_means.len()], log_means),
+        ];
+        for (side, projection) in [("query", &learned.query), ("key", &learned.key)] {
+            let own = |name: &str, shape: &[usize], values: &[f64]| {
+                array(&format!("{side}_{name}"), shape, values)
+            };
+            arrays.push(own("weights", &[m, d], projection.weights.as_slice()));
+            arrays.push(own("constants", &[m], &projection.constants));
+            arrays.push(own("shift", &[d], &projection.shift));
+            if let RowTerm::Exponential { transform, linear, constant, .. } = &projection.row {
+                arrays.push(own("transform", &[d, d], transform.as_slice()));
+                arrays.push(own("linear", &[d], linear));
+                arrays.push(own("constant", &[1], &[*constant]));
+            }
+        }
+        return arrays;
+    }
+    let Some(Drawn { parameters, omega, offsets }) = map.drawn_numbers() else { return vec![] };
     let mut arrays = vec![array("omega", &[m, d], omega.as_slice())];
     match parameters {
         None => arrays.push(array("offsets", &[m], offsets)),
@@ -76,9 +108,16 @@ fn arrays(i: usize, map: &FeatureMap) -> Vec<Array<'static>> {
     arrays
 }
 
-fn read<H>(file: &File<'_, H>, i: usize, spec: FeatureSpec) -> Result<FeatureMap> {
+fn read<H>(file: &File<'_, H>, i: usize, entry: &Entry) -> Result<FeatureMap> {
     let vector = |name: &str| file.f64(&format!("{i}.{name}")).map(|(_, values)| values);
     let matrix = |name: &str| file.matrix(&format!("{i}.{name}"));
+    let spec = entry.spec;
+    if let Some(from) = entry.learned {
+        let side = |side: &str| projection(file, &format!("{i}.{side}"), spec.kernel);
+        let probes = Probes { queries: matrix("probes")?, log_means: vector("probe_logs")? };
+        let learned = Learned { query: side("query")?, key: side("key")?, probes, from };
+        return FeatureMap::from_learned(spec, learned);
+    }
     let (parameters, offsets) = if spec.family.is_positive() {
         let parameters = Parameters::checked(
             vector("quadratic")?,
@@ -91,5 +130,22 @@ fn read<H>(file: &File<'_, H>, i: usize, spec: FeatureSpec) -> Result<FeatureMap
     } else {
         (None, vector("offsets")?)
     };
-    FeatureMap::from_record(Record { spec, parameters, omega: matrix("omega")?, offsets })
+    FeatureMap::drawn(spec, Drawn { parameters, omega: matrix("omega")?, offsets })
+}
+
+/// A learned side: its arrays begin with `prefix`.
+fn projection<H>(file: &File<'_, H>, prefix: &str, kernel: Kernel) -> Result<Projection> {
+    let vector = |name: &str| file.f64(&format!("{prefix}_{name}")).map(|(_, values)| values);
+    let matrix = |name: &str| file.matrix(&format!("{prefix}_{name}"));
+    let [constant] = vector("constant")?[..] else {
+        return Err(KIND.bad(format!("array '{prefix}_constant' does not hold one number")));
+    };
+    let row = RowTerm::Exponential {
+        transform: matrix("transform")?,
+        linear: vector("linear")?,
+        constant,
+        alpha: kernel.alpha(),
+    };
+    let (weights, constants) = (matrix("weights")?, vector("constants")?);
+    Ok(Projection { weights, constants, shift: vector("shift")?, row })
 }

@@ -1,17 +1,20 @@
 //! The plain implementations, short and in `f64`: what the engine is tested against.
 //!
-//! Attention is exact, by features of the softmax kernel, or by the ELU and ReLU baselines:
+//! Attention is exact, by features of the softmax kernel, by both, or by the ELU and ReLU baselines:
 //! `out = diag(P Sᵀ1)⁻¹ P (SᵀV)`. The scales of the features cancel between numerator and
 //! denominator, so nothing is added to either: there is no ε anywhere.
 
 mod baseline;
 mod exact;
 mod features;
+mod hybrid;
 mod key_sums;
 
 pub use baseline::{Baseline, baseline_attention};
 pub use exact::exact_attention;
 pub use features::feature_attention;
+pub(crate) use hybrid::MOST_LOG;
+pub use hybrid::{exact_key_sets, hybrid_attention};
 pub use key_sums::{add_keys, apply_sums, kernel_product};
 
 use crate::kernel::{check_sides, check_values};

@@ -23,6 +23,7 @@ pub(crate) trait Lanes: Copy {
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
+    unsafe fn div(self, other: Self) -> Self;
     /// `self · b + c` with one rounding where the processor has it.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
     unsafe fn max(self, other: Self) -> Self;

@@ -10,6 +10,7 @@ mod exp;
 mod features;
 mod gemm;
 mod lanes;
+mod learning;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
@@ -46,6 +47,8 @@ pub(crate) struct Kernels<R: 'static> {
     affine: unsafe fn(Layout, *const R, R, *const R, *mut R) -> bool,
     scale_rows: unsafe fn(Layout, *const R, *const R, *mut R),
     row_products: unsafe fn(Layout, *const R, *const R, *mut R),
+    row_sums: unsafe fn(Layout, *const R, *mut R),
+    residuals: unsafe fn(Layout, *mut R, *const R, *const R, *const R, R),
     #[cfg_attr(not(test), allow(dead_code))]
     exp2_all: unsafe fn(usize, *mut R),
 }
@@ -178,6 +181,19 @@ macro_rules! level {
                 unsafe { features::row_products::<$vector>(tile, x, y, out) }
             }
             $(#[$feature])?
+            unsafe fn row_sums(tile: Layout, x: *const $real, out: *mut $real) {
+                // SAFETY: passed on from the caller.
+                unsafe { learning::row_sums::<$vector>(tile, x, out) }
+            }
+            $(#[$feature])?
+            unsafe fn residuals(
+                tile: Layout, k: *mut $real, a: *const $real, rates: *const $real,
+                factors: *const $real, floor: $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { learning::residuals::<$vector>(tile, k, a, rates, factors, floor) }
+            }
+            $(#[$feature])?
             unsafe fn exp2_all(count: usize, x: *mut $real) {
                 // SAFETY: passed on from the caller.
                 unsafe { features::exp2_all::<$vector>(count, x) }
@@ -197,6 +213,8 @@ macro_rules! level {
                 affine,
                 scale_rows,
                 row_products,
+                row_sums,
+                residuals,
                 exp2_all,
             };
         }
@@ -420,6 +438,29 @@ impl<R: Real> Kernels<R> {
         assert!(y.len() >= tile.rows * tile.columns);
         // SAFETY: the level was detected, and the slices were checked.
         unsafe { (self.row_products)(tile, x.as_ptr(), y.as_ptr(), out.as_mut_ptr()) }
+    }
+
+    /// `out_i = Σ_j x_ij`.
+    pub(crate) fn row_sums(&self, tile: Layout, x: &[R], out: &mut [R]) {
+        self.check(tile, x.len(), &[], &[out.len()]);
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.row_sums)(tile, x.as_ptr(), out.as_mut_ptr()) }
+    }
+
+    /// `K_ij ← rate_i − factor_i a_ij / max(K_ij, floor)`; `a` is laid out as `K` is.
+    pub(crate) fn residuals(
+        &self,
+        tile: Layout,
+        k: &mut [R],
+        a: &[R],
+        rates: &[R],
+        factors: &[R],
+        floor: R,
+    ) {
+        self.check(tile, k.len().min(a.len()), &[], &[rates.len(), factors.len()]);
+        let (k, a, rates, factors) = (k.as_mut_ptr(), a.as_ptr(), rates.as_ptr(), factors.as_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.residuals)(tile, k, a, rates, factors, floor) }
     }
 
     /// `2^x` of every number; the length is a multiple of the vector length.

@@ -5,7 +5,7 @@ use std::arch::aarch64::*;
 
 macro_rules! neon {
     ($name:ident, $real:ty, $vector:ty, $count:expr, $splat:ident, $load:ident, $store:ident,
-     $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $min:ident, $round:ident,
+     $add:ident, $sub:ident, $mul:ident, $div:ident, $fma:ident, $max:ident, $min:ident, $round:ident,
      $sum:ident, $largest:ident, $limit:expr, $power:expr) => {
         #[derive(Clone, Copy)]
         pub(super) struct $name($vector);
@@ -46,6 +46,11 @@ macro_rules! neon {
             unsafe fn mul(self, o: Self) -> Self {
                 // SAFETY: see above.
                 Self(unsafe { $mul(self.0, o.0) })
+            }
+            #[inline(always)]
+            unsafe fn div(self, o: Self) -> Self {
+                // SAFETY: see above.
+                Self(unsafe { $div(self.0, o.0) })
             }
             #[inline(always)]
             unsafe fn mul_add(self, b: Self, c: Self) -> Self {
@@ -123,6 +128,7 @@ neon!(
     vaddq_f32,
     vsubq_f32,
     vmulq_f32,
+    vdivq_f32,
     vfmaq_f32,
     vmaxq_f32,
     vminq_f32,
@@ -143,6 +149,7 @@ neon!(
     vaddq_f64,
     vsubq_f64,
     vmulq_f64,
+    vdivq_f64,
     vfmaq_f64,
     vmaxq_f64,
     vminq_f64,

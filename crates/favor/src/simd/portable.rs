@@ -39,6 +39,10 @@ macro_rules! portable {
                 Self(std::array::from_fn(|i| self.0[i] * o.0[i]))
             }
             #[inline(always)]
+            unsafe fn div(self, o: Self) -> Self {
+                Self(std::array::from_fn(|i| self.0[i] / o.0[i]))
+            }
+            #[inline(always)]
             unsafe fn mul_add(self, b: Self, c: Self) -> Self {
                 // Two roundings: without hardware support a fused product is a slow library call.
                 Self(std::array::from_fn(|i| self.0[i] * b.0[i] + c.0[i]))

@@ -9,8 +9,8 @@ use std::arch::x86_64::*;
 /// The methods that are one intrinsic each.
 macro_rules! intrinsics {
     ($real:ty, lanes: $count:expr, tile_rows: $rows:expr, splat: $splat:ident, load: $load:ident,
-     store: $store:ident, add: $add:ident, sub: $sub:ident, mul: $mul:ident, fma: $fma:ident,
-     max: $max:ident) => {
+     store: $store:ident, add: $add:ident, sub: $sub:ident, mul: $mul:ident, div: $div:ident,
+     fma: $fma:ident, max: $max:ident) => {
         type Real = $real;
         const COUNT: usize = $count;
         const TILE_ROWS: usize = $rows;
@@ -52,6 +52,11 @@ macro_rules! intrinsics {
             Self(unsafe { $mul(self.0, o.0) })
         }
         #[inline(always)]
+        unsafe fn div(self, o: Self) -> Self {
+            // SAFETY: the level is supported.
+            Self(unsafe { $div(self.0, o.0) })
+        }
+        #[inline(always)]
         unsafe fn mul_add(self, b: Self, c: Self) -> Self {
             // SAFETY: the level is supported.
             Self(unsafe { $fma(self.0, b.0, c.0) })
@@ -78,6 +83,7 @@ impl Lanes for Avx512F32 {
         add: _mm512_add_ps,
         sub: _mm512_sub_ps,
         mul: _mm512_mul_ps,
+        div: _mm512_div_ps,
         fma: _mm512_fmadd_ps,
         max: _mm512_max_ps
     );
@@ -117,6 +123,7 @@ impl Lanes for Avx512F64 {
         add: _mm512_add_pd,
         sub: _mm512_sub_pd,
         mul: _mm512_mul_pd,
+        div: _mm512_div_pd,
         fma: _mm512_fmadd_pd,
         max: _mm512_max_pd
     );
@@ -158,6 +165,7 @@ impl Lanes for Avx2F32 {
         add: _mm256_add_ps,
         sub: _mm256_sub_ps,
         mul: _mm256_mul_ps,
+        div: _mm256_div_ps,
         fma: _mm256_fmadd_ps,
         max: _mm256_max_ps
     );
@@ -212,6 +220,7 @@ impl Lanes for Avx2F64 {
         add: _mm256_add_pd,
         sub: _mm256_sub_pd,
         mul: _mm256_mul_pd,
+        div: _mm256_div_pd,
         fma: _mm256_fmadd_pd,
         max: _mm256_max_pd
     );

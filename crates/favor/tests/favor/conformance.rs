@@ -57,7 +57,7 @@ fn check_moments<T: Float>(family: Family, d: usize, kernel_name: &str, kernel: 
     let spec = FeatureSpec::new(family, FEATURES).kernel(kernel).coupling(Coupling::Iid);
     let map = maker(spec, &x, &y)(17 + d as u64);
     let (x, y) = (cast::<T>(&head(&x)), cast::<T>(&head(&y)));
-    let estimator = Estimator::from(&map);
+    let estimator = Estimator::of(&map).unwrap();
     let variances = estimator.log_relative_variances(x.view(), y.view()).unwrap();
     let seconds = estimator.log_second_moments(x.view(), y.view()).unwrap();
     let (p, s) = (plain_features(&map, Side::Query, &x), plain_features(&map, Side::Key, &y));

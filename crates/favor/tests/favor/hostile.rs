@@ -48,7 +48,7 @@ fn what_is_not_finite_is_named_by_row_and_column() {
             refused(sums.apply(&map, s), &with("queries"));
             assert_eq!(sums, KeySums::new(&map, 3), "a refused piece leaves nothing behind");
             refused(kernel_product(&map, s, g, g), &with("queries"));
-            let estimator = Estimator::from(&map);
+            let estimator = Estimator::of(&map).unwrap();
             refused(estimator.log_relative_variances(s, g), &with("queries"));
             refused(estimator.log_second_moments(g, s), &with("keys"));
             for causal in [false, true] {
@@ -146,7 +146,7 @@ fn shapes_that_do_not_fit_are_both_named() {
         refused(sums.merge(&KeySums::new(&map, 3)), &["(6, 2)", "(6, 3)"]);
         let other = FeatureSpec::new(family, 7).fit(&ma, &ma).unwrap();
         refused(sums.apply(&other, a), &["(7, 3)", "(6, 2)"]);
-        let estimator = Estimator::from(&map);
+        let estimator = Estimator::of(&map).unwrap();
         if family.is_positive() {
             refused(estimator.log_relative_variances(b, b), &["(3, 3)", "(5, 2)"]);
         }

@@ -85,7 +85,7 @@ fn with_kernel<T: Float + Scalar>(kernel: Kernel, x: &Matrix<T>, y: &Matrix<T>) 
         if let Ok(out) = feature_attention(&map, x, y, v, Mask::none()) {
             finite_t(&out);
         }
-        let estimator = Estimator::from(&map);
+        let estimator = Estimator::of(&map).unwrap();
         if let Ok(logs) = estimator.log_relative_variances(x, y) {
             finite(logs.as_slice());
         }

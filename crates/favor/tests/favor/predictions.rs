@@ -49,7 +49,7 @@ fn row_sums_and_outputs_have_the_predicted_variance() {
             let what = format!("{family} {kernel:?}");
             let spec = FeatureSpec::new(family, FEATURES).kernel(kernel).coupling(Coupling::Iid);
             let map = spec.seed(3).fit(&moments(&case.q), &moments(&case.k)).unwrap();
-            let estimator = Estimator::from(&map);
+            let estimator = Estimator::of(&map).unwrap();
             let values = Some(case.v.view());
             let found = predict(&estimator, case.q.view(), case.k.view(), values).unwrap().unwrap();
             let outputs = found.outputs.as_ref().unwrap();
@@ -160,7 +160,7 @@ fn effective_sample_sizes_follow_the_variance() {
         let spec = FeatureSpec::new(family, FEATURES).coupling(Coupling::Iid).seed(8);
         let map = spec.fit(&mq, &mk).unwrap();
         let sizes = effective_sample_sizes(&map, case.q.view(), case.k.view()).unwrap();
-        let estimator = Estimator::from(&map);
+        let estimator = Estimator::of(&map).unwrap();
         let found = predict(&estimator, case.q.view(), case.k.view(), None).unwrap().unwrap();
         for (i, size) in sizes.into_iter().enumerate() {
             assert!((1.0..=FEATURES as f64).contains(&size));

@@ -2,8 +2,9 @@
 
 use favor::draw::Stream;
 use favor::{
-    AdaptiveMaps, AttentionOptions, Choice, Family, FeatureSpec, Kernel, MapPolicy, Method,
-    Moments, Qkv, Redraw, Rows, Statistics, Tensor, attention, attention_backward, choose_heads,
+    AdaptiveMaps, AttentionOptions, Choice, ExactKeys, Family, FeatureSpec, Kernel, MapPolicy,
+    Method, Moments, Qkv, Redraw, Rows, Statistics, Tensor, attention, attention_backward,
+    choose_heads,
 };
 
 const SHAPE: [usize; 4] = [2, 3, 40, 8];
@@ -27,8 +28,8 @@ fn adaptive(heads: usize, redraw: Redraw, statistics: Statistics) -> favor::Resu
 }
 
 /// True where a head is exact.
-fn exact_heads(choices: &[Choice]) -> Vec<bool> {
-    choices.iter().map(Choice::is_exact).collect()
+fn exact_keys(choices: &[Choice]) -> Vec<ExactKeys> {
+    choices.iter().map(Choice::exact_keys).collect()
 }
 
 #[test]
@@ -55,7 +56,11 @@ fn draws_are_redrawn_when_they_should_be() {
         let mut last = maps.training(tensor(&x), tensor(&x), None, false).unwrap();
         for changed in changes {
             let next = maps.training(tensor(&x), tensor(&x), None, false).unwrap();
-            assert_eq!(next[0].omega() != last[0].omega(), changed, "{redraw:?}");
+            assert_eq!(
+                next[0].omega().unwrap().unwrap() != last[0].omega().unwrap().unwrap(),
+                changed,
+                "{redraw:?}"
+            );
             last = next;
         }
     }
@@ -268,7 +273,7 @@ fn heads_are_computed_as_they_should_be() {
     assert!(matches!(choices[0], Choice::Features { .. }), "{choices:?}");
     assert!(matches!(choices[1], Choice::ExactIsNeeded { .. }), "{choices:?}");
     let out = attention(
-        Method::Mixed { maps: &maps, exact: &exact_heads(&choices) },
+        Method::Hybrid { maps: &maps, exact: &exact_keys(&choices) },
         Qkv::new(t, t, t),
         &options,
     )
@@ -283,7 +288,7 @@ fn heads_are_computed_as_they_should_be() {
     assert_eq!(choices, [Choice::ExactIsShort; 2]);
     assert!(
         attention(
-            Method::Mixed { maps: &maps, exact: &exact_heads(&choices[..1]) },
+            Method::Hybrid { maps: &maps, exact: &exact_keys(&choices[..1]) },
             Qkv::new(t, t, t),
             &options
         )
@@ -304,7 +309,7 @@ fn gradients_are_those_of_the_choices() {
     let options = AttentionOptions::new();
     let kernel = Kernel::attention(8);
     let out = attention(
-        Method::Mixed { maps: &maps, exact: &exact_heads(&choices) },
+        Method::Hybrid { maps: &maps, exact: &exact_keys(&choices) },
         Qkv::new(q, k, v),
         &options,
     )
@@ -312,7 +317,7 @@ fn gradients_are_those_of_the_choices() {
     let features = attention(Method::Features(&maps), Qkv::new(q, k, v), &options).unwrap();
     let exact = attention(Method::Exact(kernel), Qkv::new(q, k, v), &options).unwrap();
     let found = attention_backward(
-        Method::Mixed { maps: &maps, exact: &exact_heads(&choices) },
+        Method::Hybrid { maps: &maps, exact: &exact_keys(&choices) },
         Qkv::new(q, k, v),
         tensor(&out),
         g,
@@ -340,7 +345,7 @@ fn gradients_are_those_of_the_choices() {
     let few = &choices[..1];
     assert!(
         attention_backward(
-            Method::Mixed { maps: &maps, exact: &exact_heads(few) },
+            Method::Hybrid { maps: &maps, exact: &exact_keys(few) },
             Qkv::new(q, k, v),
             tensor(&out),
             g,

@@ -1,0 +1,124 @@
+//! The gradient of the divergence between exact weights and those of the map.
+//!
+//! With `a` the exact weights of a query, `â` those of the map and `k̂` its estimates, the divergence is
+//! `Σ a log(a/â)`. Its derivative by an estimate is `E = (â − a)/k̂`, and zero for a key that is exact; by
+//! the logarithms of the features it is `p ∘ (E s)` for queries and `s ∘ (Eᵀ p)` for keys. Each of these
+//! is a weight times the share of one slot in one estimate, so no feature's gradient exceeds one, however
+//! spiky the head is.
+
+use super::numbers::{LOG2_E, Numbers, Shape};
+use super::sequence::Sequence;
+use super::weights::{TILE, View, Weights, product};
+use crate::simd::{Layout, Real};
+
+/// Estimates below this, relative to the query's largest feature, pull no harder than at it.
+fn floor<R: Real>() -> R {
+    R::from_f64((-100.0_f64).exp2())
+}
+
+/// Adds the gradient of the mean divergence of these queries to `out`.
+pub(super) fn add_gradient<R: Real>(
+    weights: &mut Weights<R>,
+    numbers: &Numbers<R>,
+    sequence: &Sequence<R>,
+    view: View,
+    queries: &[usize],
+    out: &mut Numbers<R>,
+) {
+    let Shape { features, dim, features_padded, dim_padded } = weights.shape;
+    let kernels = weights.kernels;
+    weights.load(numbers, sequence, view);
+    let width = weights.width;
+    let mut by_query = vec![R::ZERO; TILE * features_padded];
+    // Of the logarithms of the keys' features, one row per feature.
+    let mut by_key = vec![R::ZERO; features * width];
+    // The numbers are to the base two, the divergence is not.
+    let share = std::f64::consts::LN_2 / queries.len() as f64;
+    for queries in queries.chunks(TILE) {
+        weights.tile(numbers, sequence, view, queries);
+        let count = queries.len();
+        let per_row = |f: fn(&super::weights::Row<R>) -> R| -> Vec<R> {
+            weights.rows.iter().map(f).collect()
+        };
+        let (rates, factors) = (per_row(|row| row.far), per_row(|row| row.whole));
+        let tile = Layout { rows: count, columns: width, stride: width };
+        kernels.residuals(tile, &mut weights.estimates, &weights.exact, &rates, &factors, floor());
+        let rows = weights.estimates.chunks_mut(width).zip(&weights.rows);
+        for (residuals, row) in rows {
+            residuals[row.seen..].fill(R::ZERO);
+            row.exact_keys().for_each(|j| residuals[j] = R::ZERO);
+        }
+        let left = (&weights.estimates[..], (width, 1));
+        let right = (&weights.key_features_by_key[..], features_padded);
+        let shape = (count, features_padded, sequence.key_places.len());
+        product(kernels, shape, left, right, (&mut by_query, features_padded, false));
+        for (g, p) in by_query.iter_mut().zip(weights.query_features.iter()) {
+            *g = *g * *p;
+        }
+        let left = (&weights.query_features[..], (1, features_padded));
+        let right = (&weights.estimates[..], width);
+        product(kernels, (features, width, count), left, right, (&mut by_key, width, true));
+        query_side(sequence, numbers, (queries, &by_query, share), out);
+    }
+    let share = R::from_f64(share);
+    for (g, s) in by_key.iter_mut().zip(weights.key_features.iter()) {
+        *g = *g * *s * share;
+    }
+    let parts = out.parts_mut();
+    let left = (&by_key[..], (width, 1));
+    let right = (&sequence.key_rows[..], dim_padded);
+    let shape = (features, dim_padded, sequence.key_places.len());
+    product(kernels, shape, left, right, (parts.key, dim_padded, true));
+    let mut totals = vec![R::ZERO; width];
+    for row in by_key.chunks(width) {
+        totals.iter_mut().zip(row).for_each(|(t, g)| *t = *t + *g);
+    }
+    let pairs = (&totals[..], &sequence.key_rows[..], dim_padded);
+    rho_gradient(pairs, numbers.parts().key_rho, dim, parts.key_rho);
+}
+
+/// Adds what the logarithms of the queries' features give.
+fn query_side<R: Real>(
+    sequence: &Sequence<R>,
+    numbers: &Numbers<R>,
+    (queries, by_query, share): (&[usize], &[R], f64),
+    out: &mut Numbers<R>,
+) {
+    let Shape { features, dim, features_padded, .. } = out.shape;
+    let share = R::from_f64(share);
+    let mut scaled = vec![R::ZERO; queries.len() * features_padded];
+    scaled.iter_mut().zip(by_query).for_each(|(s, g)| *s = *g * share);
+    let coordinates: Vec<R> = queries
+        .iter()
+        .flat_map(|&i| sequence.query_coordinates[i * dim..(i + 1) * dim].iter().copied())
+        .collect();
+    let parts = out.parts_mut();
+    let left = (&coordinates[..], (1, dim));
+    let right = (&scaled[..], features_padded);
+    let shape = (dim, features_padded, queries.len());
+    product(R::kernels(), shape, left, right, (parts.query, features_padded, true));
+    let mut totals = Vec::with_capacity(queries.len());
+    for row in scaled.chunks(features_padded) {
+        parts.constants.iter_mut().zip(row).for_each(|(c, g)| *c = *c + *g);
+        totals.push(row[..features].iter().fold(R::ZERO, |sum, g| sum + *g));
+    }
+    let pairs = (&totals[..], &coordinates[..], dim);
+    rho_gradient(pairs, numbers.parts().query_rho, dim, parts.query_rho);
+}
+
+/// Adds the gradient of ρ, given those of the logarithms to the base two: `∂/∂ρ_l = −ρ_l log₂e Σ_i g_i z_il²`.
+fn rho_gradient<R: Real>(
+    (totals, z, stride): (&[R], &[R], usize),
+    rho: &[R],
+    dim: usize,
+    out: &mut [R],
+) {
+    let mut sums = vec![R::ZERO; dim];
+    for (z, total) in z.chunks(stride).zip(totals) {
+        sums.iter_mut().zip(z).for_each(|(s, z)| *s = *s + *total * *z * *z);
+    }
+    let factor = R::from_f64(-LOG2_E);
+    for ((out, sum), rho) in out.iter_mut().zip(sums).zip(rho) {
+        *out = *out + factor * *rho * sum;
+    }
+}

@@ -1,0 +1,228 @@
+//! What maps are learned from, and how.
+
+use crate::engine::tensor::{Scalar, Tensor};
+use crate::{Error, ExactKeys, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Calibration sequences of all heads of a layer.
+///
+/// ```
+/// use favor::Tensor;
+/// use favor::learned::Calibration;
+/// let x = vec![0.5_f32; 4 * 2 * 16 * 8];
+/// let t = Tensor::new(&x, [4, 2, 16, 8])?; // four sequences of 16 tokens, two heads
+/// let data = Calibration::new(t, t).causal(true);
+/// # Ok::<(), favor::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Calibration<'a, T> {
+    pub(super) q: Tensor<'a, T>,
+    pub(super) k: Tensor<'a, T>,
+    pub(super) v: Option<Tensor<'a, T>>,
+    pub(super) mask: Option<&'a [bool]>,
+    pub(super) causal: bool,
+}
+
+impl<'a, T: Scalar> Calibration<'a, T> {
+    /// Queries and keys, each `[sequences, heads, length, dim]`.
+    pub fn new(q: Tensor<'a, T>, k: Tensor<'a, T>) -> Self {
+        Self { q, k, v: None, mask: None, causal: false }
+    }
+
+    /// Values, by which errors of outputs are measured. Without them weights are compared.
+    pub fn values(self, v: Option<Tensor<'a, T>>) -> Self {
+        Self { v, ..self }
+    }
+
+    /// `sequences × keys`, false at padding. Where there are as many queries as keys it is theirs too.
+    pub fn mask(self, mask: Option<&'a [bool]>) -> Self {
+        Self { mask, ..self }
+    }
+
+    /// Whether a query sees its own and earlier keys only.
+    pub fn causal(self, causal: bool) -> Self {
+        Self { causal, ..self }
+    }
+
+    pub(super) fn check(&self, exact: ExactKeys) -> Result<()> {
+        let (q, k) = (self.q.shape(), self.k.shape());
+        let bad = |reason| Err(Error::invalid("calibration", reason));
+        if q.contains(&0) || k.contains(&0) {
+            return bad(format!("empty axis in queries {q:?} or keys {k:?}"));
+        }
+        if q[..2] != k[..2] || q[3] != k[3] {
+            return bad(format!("queries {q:?} and keys {k:?} do not fit"));
+        }
+        if let Some(v) = self.v.map(|v| v.shape())
+            && (v[..3] != k[..3] || v[3] == 0)
+        {
+            return bad(format!("keys {k:?} and values {v:?} do not fit"));
+        }
+        if (self.causal || exact.near > 0) && q[2] != k[2] {
+            let why = if self.causal { "causal attention" } else { "a window" };
+            return bad(format!("{why} with {} queries and {} keys", q[2], k[2]));
+        }
+        match self.mask {
+            Some(mask) if mask.len() != k[0] * k[2] => {
+                let reason = format!("{} entries for {} × {} keys", mask.len(), k[0], k[2]);
+                Err(Error::invalid("mask", reason))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How far learning has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct LearnProgress {
+    /// Steps of all heads so far, and in all.
+    pub done: usize,
+    /// Steps of all heads.
+    pub total: usize,
+    /// The divergence on held-out sequences of the head that was measured last.
+    pub held_out: f64,
+}
+
+/// How maps are learned.
+///
+/// ```
+/// use favor::ExactKeys;
+/// use favor::learned::LearnOptions;
+/// let options = LearnOptions::new().exact(ExactKeys::NONE.near(16)).steps(400).seed(1);
+/// assert_eq!(options.batch, 4);
+/// ```
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct LearnOptions<'a> {
+    /// The keys that are exact, while learning and afterwards.
+    pub exact: ExactKeys,
+    /// Steps of the optimiser; 0 keeps the start.
+    pub steps: usize,
+    /// Sequences per step.
+    pub batch: usize,
+    /// Queries per sequence and step; of a longer sequence so many are drawn, and all keys are seen.
+    pub queries: usize,
+    /// The largest rate.
+    pub rate: f64,
+    /// How strongly numbers are pulled towards the start; by default the less, the more data there are.
+    pub pull: Option<f64>,
+    /// The part of the sequences that is held out, at least one.
+    pub holdout: f64,
+    /// What decides which sequences are held out, and the order of the others.
+    pub seed: u64,
+    /// The number of threads; rayon's own by default. No result depends on it.
+    pub threads: Option<usize>,
+    /// Another thread may set this to true: learning then ends with [`Error::Cancelled`].
+    pub cancel: Option<&'a AtomicBool>,
+    /// Told of progress, from several threads.
+    pub progress: Option<&'a (dyn Fn(LearnProgress) + Sync)>,
+    #[doc(hidden)]
+    pub recipe: [f64; 4],
+}
+
+impl Default for LearnOptions<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> LearnOptions<'a> {
+    /// Features alone; 800 steps of 4 sequences; a quarter of the sequences held out.
+    pub fn new() -> Self {
+        Self {
+            exact: ExactKeys::NONE,
+            steps: 800,
+            batch: 4,
+            queries: 256,
+            rate: 0.02,
+            pull: None,
+            holdout: 0.25,
+            seed: 0,
+            threads: None,
+            cancel: None,
+            progress: None,
+            recipe: [0.0; 4],
+        }
+    }
+
+    /// The keys that are exact.
+    pub fn exact(self, exact: ExactKeys) -> Self {
+        Self { exact, ..self }
+    }
+
+    /// Steps of the optimiser.
+    pub fn steps(self, steps: usize) -> Self {
+        Self { steps, ..self }
+    }
+
+    /// Sequences per step.
+    pub fn batch(self, batch: usize) -> Self {
+        Self { batch, ..self }
+    }
+
+    /// Queries per sequence and step.
+    pub fn queries(self, queries: usize) -> Self {
+        Self { queries, ..self }
+    }
+
+    /// The largest rate.
+    pub fn rate(self, rate: f64) -> Self {
+        Self { rate, ..self }
+    }
+
+    /// How strongly numbers are pulled towards the start.
+    pub fn pull(self, pull: Option<f64>) -> Self {
+        Self { pull, ..self }
+    }
+
+    /// The part of the sequences that is held out.
+    pub fn holdout(self, holdout: f64) -> Self {
+        Self { holdout, ..self }
+    }
+
+    /// The seed.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// The number of threads.
+    pub fn threads(self, threads: Option<usize>) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// The flag that ends learning early.
+    pub fn cancel(self, cancel: Option<&'a AtomicBool>) -> Self {
+        Self { cancel, ..self }
+    }
+
+    /// What is told of progress.
+    pub fn progress(self, progress: Option<&'a (dyn Fn(LearnProgress) + Sync)>) -> Self {
+        Self { progress, ..self }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let bad = |what: &'static str, reason: String| Err(Error::invalid(what, reason));
+        if self.batch == 0 || self.queries == 0 {
+            let reason = format!("{} sequences of {} queries per step", self.batch, self.queries);
+            return bad("batch", reason);
+        }
+        if !(self.rate.is_finite() && self.rate > 0.0) {
+            return bad("rate", format!("{} is not a positive number", self.rate));
+        }
+        if self.pull.is_some_and(|p| !(p.is_finite() && p >= 0.0)) {
+            return bad("pull", "is not a number of at least zero".into());
+        }
+        if !(self.holdout > 0.0 && self.holdout < 1.0) {
+            return bad("holdout", format!("{} is not between 0 and 1", self.holdout));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_cancelled(&self) -> Result<()> {
+        if self.cancel.is_some_and(|c| c.load(Ordering::Relaxed)) {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+}

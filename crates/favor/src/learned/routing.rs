@@ -1,0 +1,110 @@
+//! Which keys the slots point at while a map is learned.
+
+use crate::ExactKeys;
+use crate::simd::Real;
+
+/// The largest of a stream of scores, in falling order; of two equals the earlier stays ahead.
+#[derive(Debug, Clone)]
+pub(super) struct Largest<R> {
+    most: usize,
+    entries: Vec<(R, usize)>,
+}
+
+impl<R: Real> Largest<R> {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, entries: Vec::with_capacity(most + 1) }
+    }
+
+    pub(super) fn offer(&mut self, score: R, which: usize) {
+        let full = self.entries.len() == self.most;
+        if full && self.entries.last().is_none_or(|(least, _)| least.to_f64() >= score.to_f64()) {
+            return;
+        }
+        let place = self.entries.partition_point(|(s, _)| s.to_f64() >= score.to_f64());
+        self.entries.insert(place, (score, which));
+        self.entries.truncate(self.most);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+        self.entries.iter().map(|(_, which)| *which)
+    }
+}
+
+/// What keys tell of where queries should look.
+pub(super) struct Scores<'a, R> {
+    /// Logarithms of the features and the features themselves, one row of `width` per slot.
+    pub(super) logs: &'a [R],
+    pub(super) features: &'a [R],
+    pub(super) width: usize,
+    /// How far the map is off at each key.
+    pub(super) errors: &'a [f64],
+    pub(super) places: &'a [usize],
+}
+
+/// Members of all slots, shares of all slots and worst keys, as they are before each block of a causal
+/// sequence, or once for all.
+pub(super) struct Routes<R> {
+    blocks: Vec<Block<R>>,
+    size: Option<usize>,
+    first: usize,
+    slots: usize,
+}
+
+#[derive(Clone)]
+struct Block<R> {
+    members: Vec<Largest<R>>,
+    totals: Vec<f64>,
+    worst: Largest<f64>,
+}
+
+impl<R: Real> Routes<R> {
+    pub(super) fn new(
+        exact: ExactKeys,
+        keys: Scores<'_, R>,
+        has_probes: bool,
+        causal: bool,
+    ) -> Self {
+        let Scores { logs, features, width, errors, places } = keys;
+        let (first, worst) = exact.split_global(has_probes);
+        let slots = if exact.is_routed() { features.len() / width.max(1) } else { 0 };
+        let size = causal.then_some(ExactKeys::BLOCK);
+        let count = size.map_or(1, |size| places.last().map_or(0, |p| p / size) + 1);
+        let mut now = Block {
+            members: vec![Largest::new(exact.members); slots],
+            totals: vec![0.0; slots],
+            worst: Largest::new(worst),
+        };
+        let mut blocks = vec![];
+        let mut next = 0;
+        for b in 0..count {
+            let end = size.map_or(places.len(), |size| places.partition_point(|&p| p < b * size));
+            for m in 0..slots {
+                for j in next..end {
+                    now.members[m].offer(logs[m * width + j], j);
+                    now.totals[m] += features[m * width + j].to_f64();
+                }
+            }
+            if worst > 0 {
+                (next.max(first)..end).for_each(|j| now.worst.offer(errors[j], j));
+            }
+            next = end;
+            blocks.push(now.clone());
+        }
+        Self { blocks, size, first, slots: exact.slots }
+    }
+
+    /// Adds the global keys and the members of the slots that a query prefers, given its features.
+    pub(super) fn add(&self, place: usize, features: &[R], out: &mut Vec<usize>) {
+        let block = self.size.map_or(0, |size| (place / size).min(self.blocks.len() - 1));
+        let block = &self.blocks[block];
+        out.extend(0..self.first);
+        out.extend(block.worst.iter());
+        let mut preferred = Largest::<f64>::new(self.slots);
+        for (m, (feature, total)) in features.iter().zip(&block.totals).enumerate() {
+            preferred.offer(feature.to_f64() * total, m);
+        }
+        for m in preferred.iter() {
+            out.extend(block.members[m].iter());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Maps whose projections were learned from queries and keys of a head.
+
+use super::{FeatureMap, FeatureSpec, Numbers, Projection, Record, RowTerm};
+use crate::{Error, ExactKeys, Matrix, Result};
+use serde::{Deserialize, Serialize};
+
+/// What a map was learned on, and what that brought.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LearnedFrom {
+    /// Sequences that were learned from.
+    pub sequences: usize,
+    /// Sequences that were held out, on which the losses below were measured.
+    pub held_out: usize,
+    /// Steps to the numbers that were kept: those of the least held-out loss.
+    pub steps: usize,
+    /// The keys that were exact meanwhile.
+    pub exact: ExactKeys,
+    /// Whether queries saw their own and earlier keys only.
+    pub causal: bool,
+    /// The seed of the order of the sequences.
+    pub seed: u64,
+    /// Mean KL divergence of the weights on held-out sequences, at the start.
+    pub kl_before: f64,
+    /// The same, of what was kept.
+    pub kl_after: f64,
+}
+
+/// The numbers of a learned map.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Learned {
+    pub(crate) query: Projection,
+    pub(crate) key: Projection,
+    pub(crate) probes: Probes,
+    pub(crate) from: LearnedFrom,
+}
+
+/// Queries of the calibration, by which a key's error is judged when it is seen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Probes {
+    /// One row per query, as it came.
+    pub(crate) queries: Matrix<f64>,
+    /// The logarithm of each query's mean weight over the keys of the calibration.
+    pub(crate) log_means: Vec<f64>,
+}
+
+impl Learned {
+    pub(super) fn check(&self, spec: &FeatureSpec) -> Result<()> {
+        let bad = |reason: String| Err(Error::invalid("learned map", reason));
+        let dim = self.query.weights.columns();
+        if !spec.family.is_positive() {
+            return bad(format!("{} is not positive", spec.family));
+        }
+        for (name, side) in [("queries", &self.query), ("keys", &self.key)] {
+            let shape = (spec.features, dim);
+            let RowTerm::Exponential { transform, linear, .. } = &side.row else {
+                return bad(format!("the side of the {name} is trigonometric"));
+            };
+            let fits = side.weights.shape() == shape
+                && side.constants.len() == spec.features
+                && side.shift.len() == dim
+                && transform.shape() == (dim, dim)
+                && linear.len() == dim;
+            if !fits || dim == 0 || spec.features == 0 {
+                return bad(format!(
+                    "the side of the {name} does not have {} features of dimension {dim}",
+                    spec.features
+                ));
+            }
+        }
+        let Probes { queries, log_means } = &self.probes;
+        if queries.columns() != dim || queries.rows() != log_means.len() {
+            return bad(format!("probes of shape {:?} for dimension {dim}", queries.shape()));
+        }
+        if !queries.as_slice().iter().chain(log_means).all(|v| v.is_finite()) {
+            return bad("a probe holds a number that is not finite".into());
+        }
+        Ok(())
+    }
+}
+
+impl FeatureMap {
+    /// A map with these projections.
+    pub(crate) fn from_learned(spec: FeatureSpec, learned: Learned) -> Result<Self> {
+        Self::from_record(Record { spec, numbers: Numbers::Learned(learned) })
+    }
+
+    /// What the map was learned on, or `None` if its parameters have a closed form. Learned features are
+    /// not unbiased: variances in closed form do not hold for them, and errors are measured instead.
+    pub fn learned(&self) -> Option<&LearnedFrom> {
+        self.learned_numbers().map(|learned| &learned.from)
+    }
+
+    /// Queries by which the error of a key is judged, if the map has any.
+    pub(crate) fn probes(&self) -> Option<&Probes> {
+        self.learned_numbers().map(|learned| &learned.probes).filter(|p| p.queries.rows() > 0)
+    }
+
+    pub(super) fn learned_numbers(&self) -> Option<&Learned> {
+        match &self.record.numbers {
+            Numbers::Learned(learned) => Some(learned),
+            Numbers::Drawn(_) => None,
+        }
+    }
+}

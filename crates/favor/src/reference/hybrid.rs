@@ -1,0 +1,181 @@
+//! Attention by features with keys that are exact, plain and in `f64`: what the fast engine is tested
+//! against. All pairs are looked at, in time that grows with the square of the length.
+
+use super::{Mask, check_inputs, gather, normalise};
+use crate::{Error, ExactKeys, FeatureMap, Float, Matrix, Result, Rows, Side};
+
+/// Attention in three parts and one normalisation: a window, global keys and the members of the slots
+/// that a query prefers are exact, the features of the map carry the rest.
+///
+/// ```
+/// use favor::{ExactKeys, Family, FeatureSpec, Kernel, Matrix, Moments};
+/// use favor::reference::{Mask, exact_attention, hybrid_attention};
+/// let x = Matrix::from_fn(40, 4, |i, l| ((7 * i + l) as f64).sin());
+/// let m = Moments::of(x.view())?;
+/// let map = FeatureSpec::new(Family::Balanced, 16).kernel(Kernel::attention(4)).fit(&m, &m)?;
+/// let exact = ExactKeys::NONE.near(4).routed(2, 4);
+/// let out = hybrid_attention(&map, exact, x.view(), x.view(), x.view(), Mask::none())?;
+/// assert_eq!(out.shape(), (40, 4));
+///
+/// // With every key in the window it is exact attention.
+/// let all = hybrid_attention(&map, ExactKeys::NONE.near(40), x.view(), x.view(), x.view(), Mask::none())?;
+/// let exact = exact_attention(map.kernel(), x.view(), x.view(), x.view(), Mask::none())?;
+/// assert!((all[(3, 2)] - exact[(3, 2)]).abs() < 1e-12);
+/// # Ok::<(), favor::Error>(())
+/// ```
+pub fn hybrid_attention<T: Float>(
+    map: &FeatureMap,
+    exact: ExactKeys,
+    q: Rows<'_, T>,
+    k: Rows<'_, T>,
+    v: Rows<'_, T>,
+    mask: Mask<'_>,
+) -> Result<Matrix<T>> {
+    check_inputs(q, k, v, &mask)?;
+    let sets = exact_key_sets(map, exact, q, k, mask)?;
+    let weights = HybridWeights::new(map, q, k, mask)?;
+    let mut out = Matrix::zeros(q.rows(), v.columns());
+    for (i, set) in sets.iter().enumerate() {
+        let logs = weights.row(i, set);
+        let max = logs.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
+        let mut sums = vec![0.0; v.columns() + 1];
+        for (j, log) in logs {
+            let weight = (log - max).exp();
+            sums[v.columns()] += weight;
+            sums.iter_mut().zip(v.row(j)).for_each(|(s, v)| *s += weight * v.to_f64());
+        }
+        normalise(&sums, out.row_mut(i))?;
+    }
+    Ok(out)
+}
+
+/// The logarithms of all weights, exact and by features.
+struct HybridWeights {
+    exact: Matrix<f64>,
+    query_logs: Matrix<f64>,
+    key_logs: Matrix<f64>,
+    visible: Vec<usize>,
+    causal: bool,
+}
+
+impl HybridWeights {
+    fn new<T: Float>(
+        map: &FeatureMap,
+        q: Rows<'_, T>,
+        k: Rows<'_, T>,
+        mask: Mask<'_>,
+    ) -> Result<Self> {
+        let visible = mask.visible(k.rows());
+        let keys = gather(k, &visible).view().to_f64(1.0);
+        Ok(Self {
+            exact: map.kernel().log_matrix(q.to_f64(1.0).view(), keys.view())?,
+            query_logs: map.log_features(Side::Query, q.to_f64(1.0).view())?,
+            key_logs: map.log_features(Side::Key, keys.view())?,
+            visible,
+            causal: mask.causal,
+        })
+    }
+
+    /// Keys that query `i` sees with the logarithms of their weights, given those that are exact.
+    fn row(&self, i: usize, set: &[usize]) -> Vec<(usize, f64)> {
+        let mean = (self.query_logs.columns() as f64).ln();
+        let seen = self.visible.iter().take_while(|&&j| !self.causal || j <= i).enumerate();
+        seen.map(|(n, &j)| {
+            let log = if set.binary_search(&j).is_ok() {
+                self.exact[(i, n)]
+            } else {
+                let pairs = self.query_logs.row(i).iter().zip(self.key_logs.row(n));
+                log_sum(pairs.map(|(p, s)| p + s)) - mean
+            };
+            (j, log)
+        })
+        .collect()
+    }
+}
+
+/// The keys that are exact for each query, in order.
+pub fn exact_key_sets<T: Float>(
+    map: &FeatureMap,
+    exact: ExactKeys,
+    q: Rows<'_, T>,
+    k: Rows<'_, T>,
+    mask: Mask<'_>,
+) -> Result<Vec<Vec<usize>>> {
+    let windowed = exact.near > 0 && !exact.is_all();
+    if windowed && q.rows() != k.rows() {
+        let reason = format!("a window with {} queries and {} keys", q.rows(), k.rows());
+        return Err(Error::invalid("tensors", reason));
+    }
+    if exact.slots > map.features() {
+        let reason = format!("{} preferred slots of {} features", exact.slots, map.features());
+        return Err(Error::invalid("exact keys", reason));
+    }
+    let visible = mask.visible(k.rows());
+    let keys = gather(k, &visible);
+    let keys = keys.view().to_f64(1.0);
+    let query_logs = map.log_features(Side::Query, q.to_f64(1.0).view())?;
+    let key_logs = map.log_features(Side::Key, keys.view())?;
+    let errors = probe_errors(map, &keys)?;
+    let (first, worst) = exact.split_global(map.probes().is_some());
+    let mut sets = Vec::with_capacity(q.rows());
+    for i in 0..q.rows() {
+        let seen = |j: usize| !mask.causal || j <= i;
+        // What routes a query, and which keys are global, is decided by the keys before its block.
+        let block = i / ExactKeys::BLOCK * ExactKeys::BLOCK;
+        let known = visible.partition_point(|&j| !mask.causal || j < block);
+        let mut set: Vec<usize> = vec![];
+        if exact.near > 0 {
+            let near = |j: usize| exact.is_all() || j.abs_diff(i) <= exact.near;
+            set.extend(visible.iter().filter(|&&j| seen(j) && near(j)));
+        }
+        set.extend(visible.iter().take(first).filter(|&&j| seen(j)));
+        let later: Vec<usize> = (first..known).collect();
+        set.extend(largest(worst, &later, |n| errors[n]).into_iter().map(|n| visible[n]));
+        if exact.is_routed() && known > 0 {
+            let all: Vec<usize> = (0..known).collect();
+            let slots: Vec<usize> = (0..map.features()).collect();
+            let share =
+                |m: usize| query_logs[(i, m)] + log_sum(all.iter().map(|&n| key_logs[(n, m)]));
+            for m in largest(exact.slots, &slots, share) {
+                let members = largest(exact.members, &all, |n| key_logs[(n, m)]);
+                set.extend(members.into_iter().map(|n| visible[n]));
+            }
+        }
+        set.sort_unstable();
+        set.dedup();
+        sets.push(set);
+    }
+    Ok(sets)
+}
+
+/// Weights beyond this many times the mean, as a logarithm, count as this many: all are far off.
+pub(crate) const MOST_LOG: f64 = 55.0;
+
+/// How far the map is off at each key, summed over its probes: `Σ |k − k̂|` in units of the probe's mean
+/// weight. Zeros without probes.
+fn probe_errors(map: &FeatureMap, keys: &Matrix<f64>) -> Result<Vec<f64>> {
+    let Some(probes) = map.probes() else { return Ok(vec![0.0; keys.rows()]) };
+    let weights = HybridWeights::new(map, probes.queries.view(), keys.view(), Mask::none())?;
+    let all: Vec<usize> = (0..keys.rows()).collect();
+    let mut errors = vec![0.0; keys.rows()];
+    for (i, mean) in probes.log_means.iter().enumerate() {
+        let pairs = weights.row(i, &all).into_iter().zip(weights.row(i, &[]));
+        for (error, ((_, exact), (_, estimate))) in errors.iter_mut().zip(pairs) {
+            let relative = |log: f64| (log - mean).min(MOST_LOG).exp();
+            *error += (relative(exact) - relative(estimate)).abs();
+        }
+    }
+    Ok(errors)
+}
+
+/// The `count` of these with the largest scores, the earlier of two equals first.
+fn largest(count: usize, of: &[usize], score: impl Fn(usize) -> f64) -> Vec<usize> {
+    let mut scored: Vec<(usize, f64)> = of.iter().map(|&n| (n, score(n))).collect();
+    scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    scored.into_iter().take(count).map(|(n, _)| n).collect()
+}
+
+fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
+    let max = logs.clone().fold(f64::NEG_INFINITY, f64::max);
+    max + logs.map(|l| (l - max).exp()).sum::<f64>().ln()
+}
