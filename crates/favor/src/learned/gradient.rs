@@ -28,10 +28,10 @@ pub(super) fn add_gradient<R: Real>(
     let Shape { features, dim, features_padded, dim_padded } = weights.shape;
     let kernels = weights.kernels;
     weights.load(numbers, sequence, view);
-    let width = weights.width;
+    let (width, stride) = (weights.width, weights.stride);
     let mut by_query = vec![R::ZERO; TILE * features_padded];
     // Of the logarithms of the keys' features, one row per feature.
-    let mut by_key = vec![R::ZERO; features * width];
+    let mut by_key = vec![R::ZERO; features * stride];
     // The numbers are to the base two, the divergence is not.
     let share = std::f64::consts::LN_2 / queries.len() as f64;
     for queries in queries.chunks(TILE) {
@@ -41,14 +41,14 @@ pub(super) fn add_gradient<R: Real>(
             weights.rows.iter().map(f).collect()
         };
         let (rates, factors) = (per_row(|row| row.far), per_row(|row| row.whole));
-        let tile = Layout { rows: count, columns: width, stride: width };
+        let tile = Layout { rows: count, columns: width, stride };
         kernels.residuals(tile, &mut weights.estimates, &weights.exact, &rates, &factors, floor());
-        let rows = weights.estimates.chunks_mut(width).zip(&weights.rows);
+        let rows = weights.estimates.chunks_mut(stride).zip(&weights.rows);
         for (residuals, row) in rows {
             residuals[row.seen..].fill(R::ZERO);
             row.exact_keys().for_each(|j| residuals[j] = R::ZERO);
         }
-        let left = (&weights.estimates[..], (width, 1));
+        let left = (&weights.estimates[..], (stride, 1));
         let right = (&weights.key_features_by_key[..], features_padded);
         let shape = (count, features_padded, sequence.key_places.len());
         product(kernels, shape, left, right, (&mut by_query, features_padded, false));
@@ -56,8 +56,8 @@ pub(super) fn add_gradient<R: Real>(
             *g = *g * *p;
         }
         let left = (&weights.query_features[..], (1, features_padded));
-        let right = (&weights.estimates[..], width);
-        product(kernels, (features, width, count), left, right, (&mut by_key, width, true));
+        let right = (&weights.estimates[..], stride);
+        product(kernels, (features, width, count), left, right, (&mut by_key, stride, true));
         query_side(sequence, numbers, (queries, &by_query, share), out);
     }
     let share = R::from_f64(share);
@@ -65,12 +65,12 @@ pub(super) fn add_gradient<R: Real>(
         *g = *g * *s * share;
     }
     let parts = out.parts_mut();
-    let left = (&by_key[..], (width, 1));
+    let left = (&by_key[..], (stride, 1));
     let right = (&sequence.key_rows[..], dim_padded);
     let shape = (features, dim_padded, sequence.key_places.len());
     product(kernels, shape, left, right, (parts.key, dim_padded, true));
     let mut totals = vec![R::ZERO; width];
-    for row in by_key.chunks(width) {
+    for row in by_key.chunks(stride) {
         totals.iter_mut().zip(row).for_each(|(t, g)| *t = *t + *g);
     }
     let pairs = (&totals[..], &sequence.key_rows[..], dim_padded);

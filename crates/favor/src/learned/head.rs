@@ -82,7 +82,8 @@ pub(super) fn learn_head(
     let start = Numbers::<R>::of_start(&query, &key);
     let (best, steps) = head.descend(&start, done)?;
     let (before, after) = (head.score(&start, head.view), head.score(&best, head.view));
-    let kept = Kept::best(before.error(), after.error(), before.alone());
+    let alone = if options.exact.is_none() { f64::INFINITY } else { before.alone() };
+    let kept = Kept::best(before.error(), after.error(), alone);
     let chosen = if kept == Kept::Learned { &best } else { &start };
     let (mut query_side, key_side) = chosen.sides(&query, &key);
     if kept == Kept::ExactAlone {

@@ -69,14 +69,15 @@ pub(super) fn measure<R: Real>(
     queries: &[usize],
 ) -> Score {
     weights.load(numbers, sequence, view);
-    let (width, keys) = (weights.width, sequence.key_places.len());
+    let (width, stride) = (weights.width, weights.stride);
+    let keys = sequence.key_places.len();
     let mut score = Score::default();
     for queries in queries.chunks(TILE) {
         weights.tile(numbers, sequence, view, queries);
         // Weights that sum to one: exact, of the map, of the exact keys alone, all alike.
         let mut kinds: [Vec<R>; 4] = std::array::from_fn(|_| vec![R::ZERO; queries.len() * width]);
         for (r, row) in weights.rows.iter().enumerate() {
-            let range = r * width..r * width + keys;
+            let range = r * stride..r * stride + keys;
             let (e, k) = (&weights.exact[range.clone()], &weights.estimates[range]);
             let [exact, mapped, alone, uniform] =
                 kinds.each_mut().map(|kind| &mut kind[r * width..r * width + keys]);

@@ -15,6 +15,8 @@ mod options;
 mod probes;
 mod routing;
 mod sequence;
+#[cfg(test)]
+mod tests;
 mod weights;
 
 pub use options::{Calibration, LearnOptions, LearnProgress};

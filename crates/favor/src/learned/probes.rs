@@ -44,10 +44,11 @@ impl<R: Real> ProbeRows<R> {
         sequence: &Sequence<R>,
         parts: &Parts<'_, R>,
         constants: &[R],
-        (key_features, width): (&[R], usize),
+        (key_features, stride): (&[R], usize),
     ) -> Vec<f64> {
         let (count, dim, kernels) = (self.count, self.dim, R::kernels());
-        let (padded, features) = (constants.len(), key_features.len() / width);
+        let width = sequence.width;
+        let (padded, features) = (constants.len(), key_features.len() / stride);
         let mut p = vec![R::ZERO; count * padded];
         let left = (&self.coordinates[..], (dim, 1));
         product(
@@ -64,11 +65,11 @@ impl<R: Real> ProbeRows<R> {
         let mut estimates = vec![R::ZERO; count * width];
         let left = (&p[..], (padded, 1));
         let out = (&mut estimates[..], width, false);
-        product(kernels, (count, width, features), left, (key_features, width), out);
+        product(kernels, (count, width, features), left, (key_features, stride), out);
         let mut logits = vec![R::ZERO; count * width];
         let left = (&self.queries[..], (dim, 1));
         let out = (&mut logits[..], width, false);
-        product(kernels, (count, width, dim), left, (&sequence.keys, width), out);
+        product(kernels, (count, width, dim), left, (&sequence.keys, stride), out);
         let mut terms = vec![];
         row_terms(&self.terms, &self.coordinates, dim, parts.query_rho, &mut terms);
         let most = MOST_LOG * LOG2_E;

@@ -32,10 +32,10 @@ impl<R: Real> Largest<R> {
 
 /// What keys tell of where queries should look.
 pub(super) struct Scores<'a, R> {
-    /// Logarithms of the features and the features themselves, one row of `width` per slot.
+    /// Logarithms of the features and the features themselves, rows `stride` apart.
     pub(super) logs: &'a [R],
     pub(super) features: &'a [R],
-    pub(super) width: usize,
+    pub(super) stride: usize,
     /// How far the map is off at each key.
     pub(super) errors: &'a [f64],
     pub(super) places: &'a [usize],
@@ -64,9 +64,9 @@ impl<R: Real> Routes<R> {
         has_probes: bool,
         causal: bool,
     ) -> Self {
-        let Scores { logs, features, width, errors, places } = keys;
+        let Scores { logs, features, stride, errors, places } = keys;
         let (first, worst) = exact.split_global(has_probes);
-        let slots = if exact.is_routed() { features.len() / width.max(1) } else { 0 };
+        let slots = if exact.is_routed() { features.len() / stride.max(1) } else { 0 };
         let size = causal.then_some(ExactKeys::BLOCK);
         let count = size.map_or(1, |size| places.last().map_or(0, |p| p / size) + 1);
         let mut now = Block {
@@ -80,8 +80,8 @@ impl<R: Real> Routes<R> {
             let end = size.map_or(places.len(), |size| places.partition_point(|&p| p < b * size));
             for m in 0..slots {
                 for j in next..end {
-                    now.members[m].offer(logs[m * width + j], j);
-                    now.totals[m] += features[m * width + j].to_f64();
+                    now.members[m].offer(logs[m * stride + j], j);
+                    now.totals[m] += features[m * stride + j].to_f64();
                 }
             }
             if worst > 0 {

@@ -14,8 +14,10 @@ pub(super) struct Sequence<R> {
     /// Where they stand in the sequence.
     pub(super) query_places: Vec<usize>,
     pub(super) key_places: Vec<usize>,
-    /// The number of keys, padded to whole vectors.
+    /// The number of keys, padded to whole vectors, and from one row of so many numbers to the next: not a
+    /// power of two, which would crowd the cache.
     pub(super) width: usize,
+    pub(super) stride: usize,
     /// Queries as they are, `dim` numbers per row, and keys transposed, times the kernel's scale squared.
     pub(super) queries: Vec<R>,
     pub(super) keys: Vec<R>,
@@ -55,6 +57,7 @@ impl<R: Real> Sequence<R> {
         let lanes = R::kernels().lanes;
         let (count, dim) = keys.shape();
         let width = count.next_multiple_of(lanes);
+        let stride = width + lanes;
         let scale = kernel.scale();
         let factor = scale * scale * LOG2_E;
         let alpha = |row: &[f64]| kernel.alpha() * factor * crate::linalg::dot(row, row);
@@ -77,16 +80,17 @@ impl<R: Real> Sequence<R> {
         Self {
             query_constants: queries.view().iter().map(alpha).collect(),
             queries: all(queries.as_slice(), 1.0),
-            keys: transposed(&keys, width, factor),
+            keys: transposed(&keys, stride, factor),
             key_constants,
             query_coordinates: all(z_queries.as_slice(), 1.0),
-            key_coordinates: transposed(&z_keys, width, 1.0),
+            key_coordinates: transposed(&z_keys, stride, 1.0),
             key_rows,
             query_terms: all(&query_terms, LOG2_E),
             key_terms,
             query_places,
             key_places,
             width,
+            stride,
             values: values.map(|v| Values::new(&v)),
         }
     }
@@ -113,12 +117,12 @@ impl<R: Real> Values<R> {
     }
 }
 
-/// The rows as columns, `width` numbers per row.
-fn transposed<R: Real>(rows: &Matrix<f64>, width: usize, factor: f64) -> Vec<R> {
-    let mut out = vec![R::ZERO; rows.columns() * width];
+/// The rows as columns, `stride` numbers per row.
+fn transposed<R: Real>(rows: &Matrix<f64>, stride: usize, factor: f64) -> Vec<R> {
+    let mut out = vec![R::ZERO; rows.columns() * stride];
     for (j, row) in rows.view().iter().enumerate() {
         for (l, x) in row.iter().enumerate() {
-            out[l * width + j] = R::from_f64(x * factor);
+            out[l * stride + j] = R::from_f64(x * factor);
         }
     }
     out

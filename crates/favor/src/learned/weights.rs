@@ -37,6 +37,7 @@ pub(super) struct Weights<R: Real> {
     routes: Option<Routes<R>>,
     probes: Option<Arc<ProbeRows<R>>>,
     pub(super) width: usize,
+    pub(super) stride: usize,
     pub(super) rows: Vec<Row<R>>,
 }
 
@@ -86,6 +87,7 @@ impl<R: Real> Weights<R> {
             routes: None,
             probes,
             width: 0,
+            stride: 0,
             rows: vec![],
         }
     }
@@ -93,13 +95,14 @@ impl<R: Real> Weights<R> {
     /// The features of all keys, and what they are pointed at by.
     pub(super) fn load(&mut self, numbers: &Numbers<R>, sequence: &Sequence<R>, view: View) {
         let Shape { features, dim, features_padded, dim_padded } = self.shape;
-        let (width, keys) = (sequence.width, sequence.key_places.len());
+        let (width, stride) = (sequence.width, sequence.stride);
+        let keys = sequence.key_places.len();
         if self.width != width {
-            self.width = width;
-            self.key_features = Aligned::zeros(features * width);
+            (self.width, self.stride) = (width, stride);
+            self.key_features = Aligned::zeros(features * stride);
             self.key_features_by_key = Aligned::zeros(width * features_padded);
-            self.exact = Aligned::zeros(TILE * width);
-            self.estimates = Aligned::zeros(TILE * width);
+            self.exact = Aligned::zeros(TILE * stride);
+            self.estimates = Aligned::zeros(TILE * stride);
         }
         let parts = numbers.parts();
         row_terms(
@@ -111,23 +114,23 @@ impl<R: Real> Weights<R> {
         );
         self.key_terms.resize(width, R::ZERO);
         self.key_terms[keys..].fill(hidden::<R>());
-        let right = (&sequence.key_coordinates[..], width);
+        let right = (&sequence.key_coordinates[..], stride);
         let left = (parts.key, (dim_padded, 1));
         product(
             self.kernels,
             (features, width, dim),
             left,
             right,
-            (&mut self.key_features, width, false),
+            (&mut self.key_features, stride, false),
         );
         if view.exact.is_routed() {
             self.key_logs.clear();
             self.key_logs.extend_from_slice(&self.key_features);
-            for row in self.key_logs.chunks_mut(width) {
+            for row in self.key_logs.chunks_mut(stride) {
                 row.iter_mut().zip(&self.key_terms).for_each(|(x, t)| *x = *x + *t);
             }
         }
-        let tile = Layout { rows: features, columns: width, stride: width };
+        let tile = Layout { rows: features, columns: width, stride };
         let mut exponents = vec![R::from_f64(f64::NEG_INFINITY); features];
         let (mut sums, mut shrink) = (vec![R::ZERO; features], vec![R::ZERO; features]);
         let terms = Some(&self.key_terms[..]);
@@ -136,7 +139,7 @@ impl<R: Real> Weights<R> {
         for m in 0..features {
             for j in 0..width {
                 self.key_features_by_key[j * features_padded + m] =
-                    self.key_features[m * width + j];
+                    self.key_features[m * stride + j];
             }
         }
         self.constants.clear();
@@ -147,7 +150,7 @@ impl<R: Real> Weights<R> {
         let (_, worst) = view.exact.split_global(self.probes.is_some());
         let errors = match &self.probes {
             Some(probes) if worst > 0 => {
-                probes.errors(sequence, &parts, &self.constants, (&self.key_features, width))
+                probes.errors(sequence, &parts, &self.constants, (&self.key_features, stride))
             }
             _ => vec![],
         };
@@ -156,7 +159,7 @@ impl<R: Real> Weights<R> {
             let scores = Scores {
                 logs: &self.key_logs,
                 features: &self.key_features,
-                width,
+                stride,
                 errors: &errors,
                 places: &sequence.key_places,
             };
@@ -174,6 +177,7 @@ impl<R: Real> Weights<R> {
     ) {
         let Shape { features, dim, features_padded, .. } = self.shape;
         let (count, width, kernels) = (queries.len(), self.width, self.kernels);
+        let stride = self.stride;
         let gather = |from: &[R]| -> Vec<R> {
             queries.iter().flat_map(|&i| from[i * dim..(i + 1) * dim].iter().copied()).collect()
         };
@@ -194,20 +198,20 @@ impl<R: Real> Weights<R> {
 
         // Exact weights, relative to the largest of those that are seen.
         let left = gather(&sequence.queries);
-        let right = (&sequence.keys[..], width);
+        let right = (&sequence.keys[..], stride);
         product(
             kernels,
             (count, width, dim),
             (&left, (dim, 1)),
             right,
-            (&mut self.exact, width, false),
+            (&mut self.exact, stride, false),
         );
         if view.causal {
-            for (row, &i) in self.exact.chunks_mut(width).zip(queries) {
+            for (row, &i) in self.exact.chunks_mut(stride).zip(queries) {
                 row[sequence.seen(i, true)..].fill(hidden::<R>());
             }
         }
-        let tile = Layout { rows: count, columns: width, stride: width };
+        let tile = Layout { rows: count, columns: width, stride };
         let mut exact_exponents = vec![lowest; count];
         let mut denominators = vec![R::ZERO; count];
         let constants = Some(&sequence.key_constants[..]);
@@ -222,17 +226,17 @@ impl<R: Real> Weights<R> {
 
         // Estimates, without those of exact keys.
         let left = (&self.query_features[..], (features_padded, 1));
-        let out = (&mut self.estimates[..], width, false);
-        product(kernels, (count, width, features), left, (&self.key_features, width), out);
+        let out = (&mut self.estimates[..], stride, false);
+        product(kernels, (count, width, features), left, (&self.key_features, stride), out);
         self.rows.clear();
         let mut near = vec![0.0; count];
         for (r, &i) in queries.iter().enumerate() {
             let row = self.exact_set(sequence, view, i, r);
-            let estimates = &mut self.estimates[r * width..(r + 1) * width];
+            let estimates = &mut self.estimates[r * stride..(r + 1) * stride];
             estimates[row.seen..].fill(R::ZERO);
             for j in row.exact_keys() {
                 estimates[j] = R::ZERO;
-                near[r] += self.exact[r * width + j].to_f64();
+                near[r] += self.exact[r * stride + j].to_f64();
             }
             self.rows.push(row);
         }

@@ -1,0 +1,171 @@
+//! The gradient against finite differences, and the weights against the plain definition.
+
+use super::gradient::add_gradient;
+use super::measure::measure;
+use super::numbers::{Coordinates, Numbers};
+use super::probes::{ProbeRows, probes};
+use super::sequence::{Raw, Sequence};
+use super::weights::{View, Weights};
+use crate::diagnose::relative_error;
+use crate::draw::Stream;
+use crate::map::{Learned, LearnedFrom, Probes};
+use crate::reference::{Mask, exact_attention, hybrid_attention};
+use crate::{ExactKeys, Family, FeatureMap, FeatureSpec, Kernel, Matrix, Moments, Side};
+use std::sync::Arc;
+
+const LENGTH: usize = 110;
+const DIM: usize = 5;
+
+/// A head with numbers that are neither the start nor anything special.
+struct Case {
+    sequence: Sequence<f64>,
+    numbers: Numbers<f64>,
+    sides: (Coordinates, Coordinates),
+    raw: (Matrix<f64>, Matrix<f64>, Matrix<f64>),
+    visible: Vec<bool>,
+    probes: Probes,
+    spec: FeatureSpec,
+    view: View,
+}
+
+impl Case {
+    fn new(seed: u64, kernel: Kernel, exact: ExactKeys, causal: bool, masked: bool) -> Self {
+        let mut noise = Stream::new(seed, 0);
+        let mut rows = |scale: f64, mean: f64| {
+            Matrix::from_fn(LENGTH, DIM, |_, _| mean + scale * noise.normal())
+        };
+        let (q, k, v) = (rows(1.3, 0.2), rows(1.1, -0.3), rows(1.0, 0.0));
+        let visible: Vec<bool> = (0..LENGTH).map(|j| !masked || j % 7 != 3).collect();
+        let places: Vec<usize> = (0..LENGTH).filter(|&j| visible[j]).collect();
+        let pick = |m: &Matrix<f64>| Matrix::from_fn(places.len(), DIM, |i, l| m[(places[i], l)]);
+        let spec = FeatureSpec::new(Family::Balanced, 12).kernel(kernel).seed(seed);
+        let (queries, keys) = (pick(&q), pick(&k));
+        let moments = [&queries, &keys].map(|m| Moments::of(m.view()).unwrap());
+        let map = spec.fit(&moments[0], &moments[1]).unwrap();
+        let sides = (
+            Coordinates::new(&map, Side::Query, &moments[0]).unwrap(),
+            Coordinates::new(&map, Side::Key, &moments[1]).unwrap(),
+        );
+        let some = Matrix::from_fn(4, DIM, |i, l| queries[(9 * i, l)]);
+        let probes = probes(some, &[&keys], kernel);
+        let raw = Raw {
+            queries,
+            keys,
+            values: Some(pick(&v)),
+            query_places: places.clone(),
+            key_places: places,
+        };
+        let sequence = Sequence::new(raw, kernel, &sides.0, &sides.1);
+        let mut numbers = Numbers::of_start(&sides.0, &sides.1);
+        let shape = numbers.shape;
+        let parts = numbers.parts_mut();
+        for m in 0..shape.features {
+            parts.constants[m] += 0.3 * noise.normal();
+            for l in 0..DIM {
+                parts.query[l * shape.features_padded + m] += 0.2 * noise.normal();
+                parts.key[m * shape.dim_padded + l] += 0.2 * noise.normal();
+            }
+        }
+        for l in 0..DIM {
+            parts.query_rho[l] += 0.1 * noise.normal();
+            parts.key_rho[l] += 0.1 * noise.normal();
+        }
+        let view = View { exact, causal };
+        Self { sequence, numbers, sides, raw: (q, k, v), visible, probes, spec, view }
+    }
+
+    fn weights(&self) -> Weights<f64> {
+        let rows = ProbeRows::new(&self.probes, self.spec.kernel, &self.sides.0);
+        Weights::new(self.numbers.shape, Some(Arc::new(rows)))
+    }
+
+    fn queries(&self) -> Vec<usize> {
+        (0..self.sequence.query_places.len()).collect()
+    }
+
+    fn divergence(&self, numbers: &Numbers<f64>) -> f64 {
+        let (mut weights, queries) = (self.weights(), self.queries());
+        measure(&mut weights, numbers, &self.sequence, self.view, &queries).divergence()
+    }
+
+    fn map(&self) -> FeatureMap {
+        let (query, key) = self.numbers.sides(&self.sides.0, &self.sides.1);
+        let from = LearnedFrom {
+            sequences: 1,
+            held_out: 1,
+            steps: 1,
+            exact: self.view.exact,
+            causal: self.view.causal,
+            seed: 0,
+            kl_before: 0.0,
+            kl_after: 0.0,
+        };
+        let probes = self.probes.clone();
+        FeatureMap::from_learned(self.spec, Learned { query, key, probes, from }).unwrap()
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let (plain, wide) = (Kernel::attention(DIM), Kernel::new(-0.2, 0.7).unwrap());
+    let none = ExactKeys::NONE;
+    vec![
+        Case::new(1, plain, none, false, false),
+        Case::new(2, plain, none, true, true),
+        Case::new(3, wide, none.near(3), false, true),
+        Case::new(4, plain, none.near(6), true, false),
+        Case::new(5, plain, none.near(2).routed(2, 4), false, false),
+        Case::new(6, wide, none.near(4).routed(3, 5), true, true),
+        Case::new(7, plain, none.near(2).global(6), false, true),
+        Case::new(8, plain, none.global(5).routed(2, 3), true, false),
+    ]
+}
+
+#[test]
+fn the_gradient_is_that_of_the_divergence() {
+    for (c, case) in cases().into_iter().enumerate() {
+        let mut gradient = Numbers::zeros(case.numbers.shape);
+        let queries = case.queries();
+        let (sequence, view) = (&case.sequence, case.view);
+        add_gradient(&mut case.weights(), &case.numbers, sequence, view, &queries, &mut gradient);
+        let sizes = {
+            let p = case.numbers.parts();
+            [p.query.len(), p.key.len(), p.constants.len(), p.query_rho.len(), p.key_rho.len()]
+        };
+        let mut noise = Stream::new(40 + c as u64, 0);
+        let mut start = 0;
+        for (part, size) in sizes.into_iter().enumerate() {
+            let mut direction = vec![0.0; case.numbers.values.len()];
+            direction[start..start + size].iter_mut().for_each(|d| *d = noise.normal());
+            start += size;
+            let at = |step: f64| {
+                let mut moved = case.numbers.clone();
+                moved.values.iter_mut().zip(&direction).for_each(|(v, d)| *v += step * d);
+                case.divergence(&moved)
+            };
+            let step = 1e-5;
+            let found = (at(step) - at(-step)) / (2.0 * step);
+            let expected: f64 = gradient.values.iter().zip(&direction).map(|(g, d)| g * d).sum();
+            // Rounding of the divergence divided by the step, and the next order.
+            let bound = 1e-14 / step + 1e-7 * (1.0 + expected.abs());
+            let off = (found - expected).abs();
+            assert!(off < bound, "case {c}, part {part}: {expected:e} for {found:e}");
+        }
+    }
+}
+
+/// The map made of the numbers has, by the plain definition, the outputs that were measured.
+#[test]
+fn the_numbers_are_those_of_the_map() {
+    for (c, case) in cases().into_iter().enumerate() {
+        let (q, k, v) = (case.raw.0.view(), case.raw.1.view(), case.raw.2.view());
+        let mask = Mask { causal: case.view.causal, keys: Some(&case.visible) };
+        let hybrid = hybrid_attention(&case.map(), case.view.exact, q, k, v, mask).unwrap();
+        let exact = exact_attention(case.spec.kernel, q, k, v, mask).unwrap();
+        let places = &case.sequence.query_places;
+        let pick = |m: &Matrix<f64>| Matrix::from_fn(places.len(), DIM, |i, l| m[(places[i], l)]);
+        let expected = relative_error(&pick(&hybrid), &pick(&exact));
+        let (sequence, view, queries) = (&case.sequence, case.view, case.queries());
+        let found = measure(&mut case.weights(), &case.numbers, sequence, view, &queries).error();
+        assert!((found - expected).abs() < 1e-10 * expected, "case {c}: {found} for {expected}");
+    }
+}
