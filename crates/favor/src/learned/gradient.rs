@@ -8,7 +8,7 @@
 
 use super::numbers::{LOG2_E, Numbers, Shape};
 use super::sequence::Sequence;
-use super::weights::{TILE, View, Weights, product};
+use super::weights::{TILE, View, Weights, gather, product};
 use crate::simd::{Layout, Real};
 
 /// Estimates below this, relative to the query's largest feature, pull no harder than at it.
@@ -88,10 +88,7 @@ fn query_side<R: Real>(
     let share = R::from_f64(share);
     let mut scaled = vec![R::ZERO; queries.len() * features_padded];
     scaled.iter_mut().zip(by_query).for_each(|(s, g)| *s = *g * share);
-    let coordinates: Vec<R> = queries
-        .iter()
-        .flat_map(|&i| sequence.query_coordinates[i * dim..(i + 1) * dim].iter().copied())
-        .collect();
+    let coordinates = gather(&sequence.query_coordinates, dim, queries);
     let parts = out.parts_mut();
     let left = (&coordinates[..], (1, dim));
     let right = (&scaled[..], features_padded);

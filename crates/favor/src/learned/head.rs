@@ -16,10 +16,10 @@ use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Held-out sequences that are looked at while learning; all of them are at the end.
-const WATCHED: usize = 12;
+const WATCHED: usize = 8;
 
 /// How often they are looked at.
-const LOOKS: usize = 16;
+const LOOKS: usize = 12;
 
 /// Queries by which keys are judged.
 const PROBES: usize = 16;

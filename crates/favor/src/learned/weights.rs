@@ -6,10 +6,11 @@ use super::routing::{Routes, Scores};
 use super::sequence::{Sequence, hidden};
 use crate::ExactKeys;
 use crate::simd::{Aligned, Gemm, Kernels, Layout, Prefetch, Real};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Queries of a tile.
-pub(super) const TILE: usize = 48;
+pub(super) const TILE: usize = 96;
 
 /// What a query may see, and which of it is exact.
 #[derive(Debug, Clone, Copy)]
@@ -178,15 +179,12 @@ impl<R: Real> Weights<R> {
         let Shape { features, dim, features_padded, .. } = self.shape;
         let (count, width, kernels) = (queries.len(), self.width, self.kernels);
         let stride = self.stride;
-        let gather = |from: &[R]| -> Vec<R> {
-            queries.iter().flat_map(|&i| from[i * dim..(i + 1) * dim].iter().copied()).collect()
-        };
         let (mut sums, mut shrink) = (vec![R::ZERO; count], vec![R::ZERO; count]);
         let lowest = R::from_f64(f64::NEG_INFINITY);
 
         // Features of the queries, relative to their largest.
         let parts = numbers.parts();
-        let coordinates = gather(&sequence.query_coordinates);
+        let coordinates = gather(&sequence.query_coordinates, dim, queries);
         let right = (parts.query, features_padded);
         let out = (&mut self.query_features[..], features_padded, false);
         product(kernels, (count, features_padded, dim), (&coordinates, (dim, 1)), right, out);
@@ -197,7 +195,7 @@ impl<R: Real> Weights<R> {
         kernels.softmax_rows(tile, p, constants, &mut exponents, &mut sums, &mut shrink);
 
         // Exact weights, relative to the largest of those that are seen.
-        let left = gather(&sequence.queries);
+        let left = gather(&sequence.queries, dim, queries);
         let right = (&sequence.keys[..], stride);
         product(
             kernels,
@@ -299,6 +297,39 @@ impl<R: Real> Weights<R> {
             far: zero,
             log_ratio: 0.0,
             log_unit: 0.0,
+        }
+    }
+}
+
+/// `out_ji = x_ij`, in blocks that stay in cache.
+fn transpose<R: Real>(
+    x: &[R],
+    stride: usize,
+    (rows, columns): (usize, usize),
+    out: &mut [R],
+    out_stride: usize,
+) {
+    const BLOCK: usize = 16;
+    for first in (0..rows).step_by(BLOCK) {
+        for j in 0..columns {
+            let out = &mut out[j * out_stride + first..j * out_stride + rows.min(first + BLOCK)];
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = x[(first + i) * stride + j];
+            }
+        }
+    }
+}
+
+/// The given rows of a matrix, in place where they follow one another.
+pub(super) fn gather<'a, R: Real>(from: &'a [R], dim: usize, rows: &[usize]) -> Cow<'a, [R]> {
+    match (rows.first(), rows.last()) {
+        (Some(first), Some(last)) if last - first + 1 == rows.len() => {
+            Cow::Borrowed(&from[first * dim..(last + 1) * dim])
+        }
+        _ => {
+            let mut out = Vec::with_capacity(rows.len() * dim);
+            rows.iter().for_each(|i| out.extend_from_slice(&from[i * dim..(i + 1) * dim]));
+            Cow::Owned(out)
         }
     }
 }
