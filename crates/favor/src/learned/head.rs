@@ -1,6 +1,7 @@
 //! The learning of one head.
 
 use super::adam::{Adam, cycle};
+use super::cost::Cost;
 use super::gradient::add_gradient;
 use super::measure::{Score, measure};
 use super::numbers::{Coordinates, Numbers};
@@ -10,7 +11,7 @@ use super::sequence::{Raw, Sequence};
 use super::weights::{View, Weights};
 use super::{HeadReport, Kept, LearnedHead};
 use crate::draw::Stream;
-use crate::map::{Learned, LearnedFrom, Projection};
+use crate::map::{Learned, LearnedFrom, Probes};
 use crate::{ExactKeys, FeatureMap, FeatureSpec, Matrix, Moments, Result, Side};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -36,123 +37,96 @@ pub(super) struct HeadData {
 
 type R = f32;
 
-/// What a head is learned with.
-struct Head<'a> {
+/// What the maps of a head are learned from.
+pub(super) struct Head<'a> {
+    spec: FeatureSpec,
     options: &'a LearnOptions<'a>,
-    view: View,
+    causal: bool,
+    moments: (Moments, Moments),
+    /// Coordinates of queries and keys: they depend on the moments, not on the number of features.
+    query: Coordinates,
+    key: Coordinates,
     train: Vec<Sequence<R>>,
     held_out: Vec<Sequence<R>>,
-    probes: Option<Arc<ProbeRows<R>>>,
+    probes: Probes,
+    probe_rows: Arc<ProbeRows<R>>,
+    pub(super) cost: Cost,
     /// Whether the sequences of a step are shared out among threads.
     parallel: bool,
 }
 
-pub(super) fn learn_head(
-    spec: FeatureSpec,
-    data: HeadData,
-    options: &LearnOptions<'_>,
-    parallel: bool,
-    done: &(dyn Fn(usize, f64) + Sync),
-) -> Result<LearnedHead> {
-    let HeadData { train, held_out, causal } = data;
-    let (mut queries, mut keys) = (Moments::new(dim(&train)), Moments::new(dim(&train)));
-    for raw in &train {
-        queries.merge(&Moments::of(raw.queries.view())?)?;
-        keys.merge(&Moments::of(raw.keys.view())?)?;
-    }
-    let start_map = spec.fit(&queries, &keys)?;
-    let query = Coordinates::new(&start_map, Side::Query, &queries)?;
-    let key = Coordinates::new(&start_map, Side::Key, &keys)?;
-    let kernel = spec.kernel;
-    let judged = probes(some_queries(&train, options.seed), &some_keys(&train), kernel);
-    let values = held_out.iter().find_map(|raw| raw.values.as_ref()).map(Matrix::columns);
-    let sizes = (spec.features, dim(&train), values.unwrap_or(dim(&train)));
-    let counts = (train.len(), held_out.len());
-    let packed = |all: Vec<Raw>| -> Vec<Sequence<R>> {
-        all.into_iter().map(|raw| Sequence::new(raw, kernel, &query, &key)).collect()
-    };
-    let head = Head {
-        options,
-        view: View { exact: options.exact, causal },
-        train: packed(train),
-        held_out: packed(held_out),
-        probes: Some(Arc::new(ProbeRows::new(&judged, kernel, &query))),
-        parallel,
-    };
-    let start = Numbers::<R>::of_start(&query, &key);
-    let (best, steps) = head.descend(&start, done)?;
-    let (before, after) = (head.score(&start, head.view), head.score(&best, head.view));
-    let alone = if options.exact.is_none() { f64::INFINITY } else { before.alone() };
-    let kept = Kept::best(before.error(), after.error(), alone);
-    let chosen = if kept == Kept::Learned { &best } else { &start };
-    let (mut query_side, key_side) = chosen.sides(&query, &key);
-    if kept == Kept::ExactAlone {
-        query_side.constants.iter_mut().for_each(|c| *c -= OFF);
-    }
-    let from = LearnedFrom {
-        sequences: counts.0,
-        held_out: counts.1,
-        steps: if kept == Kept::Learned { steps } else { 0 },
-        exact: options.exact,
-        causal,
-        seed: options.seed,
-        kl_before: before.divergence(),
-        kl_after: if kept == Kept::Learned { after.divergence() } else { before.divergence() },
-    };
-    let window = same_cost(sizes, before.exact_keys(), causal);
-    let window_view = View { exact: ExactKeys::NONE.near(window), causal };
-    let window_alone = head.score(&start, window_view).alone();
-    let after_error = match kept {
-        Kept::Learned => after.error(),
-        Kept::Start => before.error(),
-        Kept::ExactAlone => before.alone(),
-    };
-    let report = HeadReport {
-        before: before.error(),
-        after: after_error,
-        exact_alone: (!options.exact.is_none()).then(|| before.alone()),
-        window_alone,
-        window,
-        uniform: before.uniform(),
-        kl_before: from.kl_before,
-        kl_after: from.kl_after,
-        exact_keys: after.exact_keys(),
-        kept,
-    };
-    let (query, key) = (query_side, key_side);
-    Ok(LearnedHead { map: assemble(spec, query, key, judged, from)?, report })
+/// Numbers that were learned, and the steps to them.
+pub(super) struct Found {
+    numbers: Numbers<R>,
+    steps: usize,
 }
 
-fn assemble(
-    spec: FeatureSpec,
-    query: Projection,
-    key: Projection,
-    probes: crate::map::Probes,
-    from: LearnedFrom,
-) -> Result<FeatureMap> {
-    FeatureMap::from_learned(spec, Learned { query, key, probes, from })
-}
-
-impl Head<'_> {
-    /// The numbers of the least divergence on watched sequences, and the step that they are from.
-    fn descend(
-        &self,
-        start: &Numbers<R>,
-        done: &(dyn Fn(usize, f64) + Sync),
-    ) -> Result<(Numbers<R>, usize)> {
-        let LearnOptions { steps, batch, rate, seed, recipe, .. } = *self.options;
-        let mut numbers = start.clone();
-        if recipe[1] > 0.0 {
-            numbers.parts_mut().key_rho.fill(0.0);
+impl<'a> Head<'a> {
+    pub(super) fn new(
+        spec: FeatureSpec,
+        data: HeadData,
+        options: &'a LearnOptions<'a>,
+        parallel: bool,
+    ) -> Result<Self> {
+        let HeadData { train, held_out, causal } = data;
+        let dim = train.first().map_or(0, |raw| raw.queries.columns());
+        let (mut queries, mut keys) = (Moments::new(dim), Moments::new(dim));
+        for raw in &train {
+            queries.merge(&Moments::of(raw.queries.view())?)?;
+            keys.merge(&Moments::of(raw.keys.view())?)?;
         }
-        let start = &numbers.clone();
-        let mut best = (start.clone(), 0, self.watch(start));
+        let start = spec.fit(&queries, &keys)?;
+        let query = Coordinates::new(&start, Side::Query, &queries)?;
+        let key = Coordinates::new(&start, Side::Key, &keys)?;
+        let kernel = spec.kernel;
+        let probes = probes(some_queries(&train, dim, options.seed), &some_keys(&train), kernel);
+        let values = train.iter().find_map(|raw| raw.values.as_ref()).map_or(dim, Matrix::columns);
+        let packed = |all: Vec<Raw>| -> Vec<Sequence<R>> {
+            all.into_iter().map(|raw| Sequence::new(raw, kernel, &query, &key)).collect()
+        };
+        Ok(Self {
+            train: packed(train),
+            held_out: packed(held_out),
+            probe_rows: Arc::new(ProbeRows::new(&probes, kernel, &query)),
+            cost: Cost { dim, values },
+            moments: (queries, keys),
+            spec,
+            options,
+            causal,
+            query,
+            key,
+            probes,
+            parallel,
+        })
+    }
+
+    /// The numbers of the closed form with this many features.
+    pub(super) fn start(&self, features: usize) -> Result<Found> {
+        let spec = FeatureSpec { features, ..self.spec };
+        let map = spec.fit(&self.moments.0, &self.moments.1)?;
+        let numbers = Numbers::of_start(
+            &Coordinates::new(&map, Side::Query, &self.moments.0)?,
+            &Coordinates::new(&map, Side::Key, &self.moments.1)?,
+        );
+        Ok(Found { numbers, steps: 0 })
+    }
+
+    /// The numbers of the least divergence on watched sequences, from the start on.
+    pub(super) fn learn(
+        &self,
+        start: &Found,
+        exact: ExactKeys,
+        done: &(dyn Fn(usize, f64) + Sync),
+    ) -> Result<Found> {
+        let LearnOptions { steps, batch, rate, pull, seed, .. } = *self.options;
+        let (start, view) = (&start.numbers, self.view(exact));
+        let mut numbers = start.clone();
+        let mut best = (Found { numbers: start.clone(), steps: 0 }, self.watch(start, view));
         let mut adam = Adam::new(numbers.values.len());
         let mut order = Order::new(self.train.len(), seed);
         let mut stream = Stream::new(seed, 2 << 32);
         let mut buffers: Vec<(Weights<R>, Numbers<R>)> =
             (0..batch).map(|_| (self.weights(start), Numbers::zeros(start.shape))).collect();
-        let pull = self.options.pull.unwrap_or_else(|| self.default_pull());
         let look = steps.div_ceil(LOOKS).max(1);
         for step in 0..steps {
             self.options.check_cancelled()?;
@@ -162,13 +136,10 @@ impl Head<'_> {
                     (which, self.pick_queries(&self.train[which], &mut stream))
                 })
                 .collect();
-            let one = |((which, queries), (weights, gradient)): (
-                &(usize, Vec<usize>),
-                &mut (Weights<R>, Numbers<R>),
-            )| {
+            let one = |(pick, buffer): (&(usize, Vec<usize>), &mut (Weights<R>, Numbers<R>))| {
+                let ((which, queries), (weights, gradient)) = (pick, buffer);
                 gradient.values.fill(0.0);
-                let sequence = &self.train[*which];
-                add_gradient(weights, &numbers, sequence, self.view, queries, gradient);
+                add_gradient(weights, &numbers, &self.train[*which], view, queries, gradient);
             };
             if self.parallel {
                 picks.par_iter().zip(buffers.par_iter_mut()).for_each(one);
@@ -176,37 +147,70 @@ impl Head<'_> {
                 picks.iter().zip(buffers.iter_mut()).for_each(one);
             }
             let mut total = vec![0.0_f32; numbers.values.len()];
+            let share = 1.0 / batch as f32;
             for (_, gradient) in &buffers {
-                let share = 1.0 / batch as f32;
                 total.iter_mut().zip(&gradient.values).for_each(|(t, g)| *t += share * g);
-            }
-            if recipe[0] > 0.0 {
-                let mut g = Numbers { shape: numbers.shape, values: std::mem::take(&mut total) };
-                let parts = g.parts_mut();
-                parts.query_rho.fill(0.0);
-                parts.key_rho.fill(0.0);
-                total = g.values;
             }
             let rate = rate * cycle(step, steps);
             adam.step(&mut numbers.values, &total, &start.values, rate, pull);
             if (step + 1) % look == 0 || step + 1 == steps {
-                let found = self.watch(&numbers);
-                if found < best.2 {
-                    best = (numbers.clone(), step + 1, found);
+                let found = self.watch(&numbers, view);
+                if found < best.1 {
+                    best = (Found { numbers: numbers.clone(), steps: step + 1 }, found);
                 }
                 done(step + 1, found);
             }
         }
-        Ok((best.0, best.1))
+        Ok(best.0)
     }
 
-    /// Few tokens per number that is learned: pull harder.
-    fn default_pull(&self) -> f64 {
-        0.0
+    /// What numbers are worth on all held-out sequences.
+    pub(super) fn score(&self, found: &Found, exact: ExactKeys) -> Score {
+        self.measure(&found.numbers, &self.held_out, self.view(exact))
+    }
+
+    /// The map with these numbers, or with features that are switched off.
+    pub(super) fn map(
+        &self,
+        found: &Found,
+        exact: ExactKeys,
+        switched_off: bool,
+        (kl_before, kl_after): (f64, f64),
+    ) -> Result<FeatureMap> {
+        let (mut query, key) = found.numbers.sides(&self.query, &self.key);
+        if switched_off {
+            query.constants.iter_mut().for_each(|c| *c -= OFF);
+        }
+        let from = LearnedFrom {
+            sequences: self.train.len(),
+            held_out: self.held_out.len(),
+            steps: found.steps,
+            exact,
+            causal: self.causal,
+            seed: self.options.seed,
+            kl_before,
+            kl_after,
+        };
+        let spec = FeatureSpec { features: found.numbers.shape.features, ..self.spec };
+        let probes = self.probes.clone();
+        FeatureMap::from_learned(spec, Learned { query, key, probes, from })
+    }
+
+    /// The longest held-out sequence.
+    pub(super) fn length(&self) -> usize {
+        self.held_out.iter().map(|s| s.key_places.len()).max().unwrap_or(0)
+    }
+
+    pub(super) fn causal(&self) -> bool {
+        self.causal
+    }
+
+    fn view(&self, exact: ExactKeys) -> View {
+        View { exact, causal: self.causal }
     }
 
     fn weights(&self, numbers: &Numbers<R>) -> Weights<R> {
-        Weights::new(numbers.shape, self.probes.clone())
+        Weights::new(numbers.shape, Some(self.probe_rows.clone()))
     }
 
     fn pick_queries(&self, sequence: &Sequence<R>, stream: &mut Stream) -> Vec<usize> {
@@ -224,13 +228,9 @@ impl Head<'_> {
     }
 
     /// The divergence on the sequences that are watched.
-    fn watch(&self, numbers: &Numbers<R>) -> f64 {
+    fn watch(&self, numbers: &Numbers<R>, view: View) -> f64 {
         let watched = &self.held_out[..self.held_out.len().min(WATCHED)];
-        self.measure(numbers, watched, self.view).divergence()
-    }
-
-    fn score(&self, numbers: &Numbers<R>, view: View) -> Score {
-        self.measure(numbers, &self.held_out, view)
+        self.measure(numbers, watched, view).divergence()
     }
 
     fn measure(&self, numbers: &Numbers<R>, sequences: &[Sequence<R>], view: View) -> Score {
@@ -255,10 +255,42 @@ impl Head<'_> {
     }
 }
 
+/// Learns the map of a head with the exact keys of the options.
+pub(super) fn learn_head(
+    head: &Head<'_>,
+    done: &(dyn Fn(usize, f64) + Sync),
+) -> Result<LearnedHead> {
+    let (exact, features) = (head.options.exact, head.spec.features);
+    let start = head.start(features)?;
+    let learned = head.learn(&start, exact, done)?;
+    let (before, after) = (head.score(&start, exact), head.score(&learned, exact));
+    let alone = (!exact.is_none()).then(|| before.alone());
+    let kept = Kept::best(before.error(), after.error(), alone);
+    let (chosen, score) =
+        if kept == Kept::Learned { (&learned, &after) } else { (&start, &before) };
+    let divergences = (before.divergence(), score.divergence());
+    let operations = head.cost.of(features, score.exact_keys());
+    let window = head.cost.window(operations, head.causal);
+    let report = HeadReport {
+        before: before.error(),
+        after: alone.filter(|_| kept == Kept::ExactAlone).unwrap_or(score.error()),
+        exact_alone: alone,
+        window_alone: head.score(&start, ExactKeys::NONE.near(window)).alone(),
+        window,
+        uniform: before.uniform(),
+        kl_before: divergences.0,
+        kl_after: divergences.1,
+        exact_keys: score.exact_keys(),
+        kept,
+    };
+    let map = head.map(chosen, exact, kept == Kept::ExactAlone, divergences)?;
+    Ok(LearnedHead { map, report })
+}
+
 impl Kept {
     /// What has the least error on held-out sequences; what is simpler, if it is no worse.
-    fn best(start: f64, learned: f64, alone: f64) -> Self {
-        if alone <= learned && alone <= start {
+    fn best(start: f64, learned: f64, alone: Option<f64>) -> Self {
+        if alone.is_some_and(|alone| alone <= learned && alone <= start) {
             Self::ExactAlone
         } else if start <= learned {
             Self::Start
@@ -292,12 +324,8 @@ impl Order {
     }
 }
 
-fn dim(sequences: &[Raw]) -> usize {
-    sequences.first().map_or(0, |raw| raw.queries.columns())
-}
-
 /// A few queries of different sequences.
-fn some_queries(sequences: &[Raw], seed: u64) -> Matrix<f64> {
+fn some_queries(sequences: &[Raw], dim: usize, seed: u64) -> Matrix<f64> {
     let mut stream = Stream::new(seed, 4 << 32);
     let picks: Vec<&[f64]> = (0..PROBES)
         .filter_map(|p| {
@@ -306,20 +334,10 @@ fn some_queries(sequences: &[Raw], seed: u64) -> Matrix<f64> {
             (rows > 0).then(|| raw.queries.row(stream.index(rows)))
         })
         .collect();
-    Matrix::from_fn(picks.len(), dim(sequences), |i, l| picks[i][l])
+    Matrix::from_fn(picks.len(), dim, |i, l| picks[i][l])
 }
 
 /// The keys of a few sequences.
 fn some_keys(sequences: &[Raw]) -> Vec<&Matrix<f64>> {
     sequences.iter().step_by(sequences.len().div_ceil(PROBES)).map(|raw| &raw.keys).collect()
-}
-
-/// The width of a window alone that takes as many operations: features take `2M(d + v)` per token, an exact
-/// key `d + v`, and `M` more where its estimate is taken back.
-fn same_cost((features, dim, values): (usize, usize, usize), exact: f64, causal: bool) -> usize {
-    let key = (dim + values) as f64;
-    let operations = 2.0 * features as f64 * key + exact * (key + features as f64);
-    let keys = operations / key;
-    let window = if causal { keys - 1.0 } else { (keys - 1.0) / 2.0 };
-    window.round() as usize
 }

@@ -7,6 +7,8 @@
 //! closer on those that the head really has. What comes out is an ordinary [`FeatureMap`].
 
 mod adam;
+mod budget;
+mod cost;
 mod gradient;
 mod head;
 mod measure;
@@ -19,11 +21,12 @@ mod sequence;
 mod tests;
 mod weights;
 
+pub use budget::{Budget, FrontPoint, HeadPlan, LayerPlan, plan_heads};
 pub use options::{Calibration, LearnOptions, LearnProgress};
 
 use crate::engine::tensor::{Scalar, Strided};
 use crate::{Error, FeatureMap, FeatureSpec, Float, Matrix, Result, threads};
-use head::{HeadData, learn_head};
+use head::{Head, HeadData, learn_head};
 use rayon::prelude::*;
 use sequence::Raw;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -100,15 +103,29 @@ pub fn learn_maps<T: Scalar>(
     data: Calibration<'_, T>,
     options: &LearnOptions<'_>,
 ) -> Result<Vec<LearnedHead>> {
+    each_head(spec, &data, options, 1, |number, parallel, done| {
+        learn_head(&Head::new(spec, split(&data, number, options)?, options, parallel)?, done)
+    })
+}
+
+/// Does something for every head, `runs` times all steps of learning each. It is told the head's number,
+/// whether it should share out its own work, and whom to tell of its steps.
+fn each_head<T: Scalar, O: Send>(
+    spec: FeatureSpec,
+    data: &Calibration<'_, T>,
+    options: &LearnOptions<'_>,
+    runs: usize,
+    one: impl Fn(usize, bool, &(dyn Fn(usize, f64) + Sync)) -> Result<O> + Sync,
+) -> Result<Vec<O>> {
     options.check()?;
     data.check(options.exact)?;
     if options.exact.slots > spec.features {
-        let reason =
-            format!("{} preferred slots of {} features", options.exact.slots, spec.features);
+        let slots = options.exact.slots;
+        let reason = format!("{slots} preferred slots of {} features", spec.features);
         return Err(Error::invalid("exact keys", reason));
     }
     let heads = data.q.shape()[1];
-    let (steps, total) = (AtomicUsize::new(0), heads * options.steps);
+    let (steps, total) = (AtomicUsize::new(0), heads * runs * options.steps);
     threads::within(options.threads, || {
         let parallel = heads < rayon::current_num_threads();
         (0..heads)
@@ -117,13 +134,15 @@ pub fn learn_maps<T: Scalar>(
                 options.check_cancelled()?;
                 let last = AtomicUsize::new(0);
                 let done = |step: usize, held_out: f64| {
-                    let new = step - last.swap(step, Ordering::Relaxed);
+                    // A smaller step than before is one of the next run.
+                    let before = last.swap(step, Ordering::Relaxed);
+                    let new = if step > before { step - before } else { step };
                     let done = steps.fetch_add(new, Ordering::Relaxed) + new;
                     if let Some(progress) = options.progress {
                         progress(LearnProgress { done, total, held_out });
                     }
                 };
-                learn_head(spec, split(&data, head, options)?, options, parallel, &done)
+                one(head, parallel, &done)
             })
             .collect()
     })

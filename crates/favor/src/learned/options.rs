@@ -105,8 +105,9 @@ pub struct LearnOptions<'a> {
     pub queries: usize,
     /// The largest rate.
     pub rate: f64,
-    /// How strongly numbers are pulled towards the start; by default the less, the more data there are.
-    pub pull: Option<f64>,
+    /// How strongly numbers are pulled towards the start. By default not at all: stopping where held-out
+    /// sequences are best was better with few data too.
+    pub pull: f64,
     /// The part of the sequences that is held out, at least one.
     pub holdout: f64,
     /// What decides which sequences are held out, and the order of the others.
@@ -117,8 +118,6 @@ pub struct LearnOptions<'a> {
     pub cancel: Option<&'a AtomicBool>,
     /// Told of progress, from several threads.
     pub progress: Option<&'a (dyn Fn(LearnProgress) + Sync)>,
-    #[doc(hidden)]
-    pub recipe: [f64; 4],
 }
 
 impl Default for LearnOptions<'_> {
@@ -135,14 +134,13 @@ impl<'a> LearnOptions<'a> {
             steps: 800,
             batch: 4,
             queries: 256,
-            rate: 0.02,
-            pull: None,
+            rate: 0.07,
+            pull: 0.0,
             holdout: 0.25,
             seed: 0,
             threads: None,
             cancel: None,
             progress: None,
-            recipe: [0.0; 4],
         }
     }
 
@@ -172,7 +170,7 @@ impl<'a> LearnOptions<'a> {
     }
 
     /// How strongly numbers are pulled towards the start.
-    pub fn pull(self, pull: Option<f64>) -> Self {
+    pub fn pull(self, pull: f64) -> Self {
         Self { pull, ..self }
     }
 
@@ -210,7 +208,7 @@ impl<'a> LearnOptions<'a> {
         if !(self.rate.is_finite() && self.rate > 0.0) {
             return bad("rate", format!("{} is not a positive number", self.rate));
         }
-        if self.pull.is_some_and(|p| !(p.is_finite() && p >= 0.0)) {
+        if !(self.pull.is_finite() && self.pull >= 0.0) {
             return bad("pull", "is not a number of at least zero".into());
         }
         if !(self.holdout > 0.0 && self.holdout < 1.0) {

@@ -137,12 +137,8 @@ impl<R: Real> Weights<R> {
         let terms = Some(&self.key_terms[..]);
         let projected = &mut self.key_features;
         self.kernels.softmax_rows(tile, projected, terms, &mut exponents, &mut sums, &mut shrink);
-        for m in 0..features {
-            for j in 0..width {
-                self.key_features_by_key[j * features_padded + m] =
-                    self.key_features[m * stride + j];
-            }
-        }
+        let out = (&mut self.key_features_by_key[..], features_padded);
+        transpose(&self.key_features, stride, (features, width), out);
         self.constants.clear();
         self.constants.resize(features_padded, hidden::<R>());
         for m in 0..features {
@@ -306,8 +302,7 @@ fn transpose<R: Real>(
     x: &[R],
     stride: usize,
     (rows, columns): (usize, usize),
-    out: &mut [R],
-    out_stride: usize,
+    (out, out_stride): (&mut [R], usize),
 ) {
     const BLOCK: usize = 16;
     for first in (0..rows).step_by(BLOCK) {

@@ -71,7 +71,7 @@ fn predictions_are_the_plain_sums_of_the_map() {
     assert_eq!(model.classes(), ["east", "north", "west"]);
     assert_eq!(model.map().kernel(), gaussian(0.5).unwrap());
     let wanted = model.map().spec().fit(&m, &m).unwrap();
-    assert_eq!(model.map().omega().unwrap().unwrap(), wanted.omega().unwrap().unwrap());
+    assert_eq!(model.map().omega().unwrap(), wanted.omega().unwrap());
     let one_hot =
         Matrix::from_fn(600, 3, |i, c| f64::from(u8::from(labels[i] == model.classes()[c])));
     let sums = plain(model.map(), &x, &y, &one_hot);

@@ -10,6 +10,7 @@ mod golden;
 mod hostile;
 mod kernel;
 mod learn;
+mod learned;
 mod magnitudes;
 mod maps;
 mod moments;

@@ -127,7 +127,7 @@ fn files_hold_one_map_or_several() {
         bytes[..8 + length].to_vec()
     };
     let one = all.iter().find(|map| map.parameters().is_some()).unwrap();
-    let mut omega = one.omega().unwrap().unwrap().clone();
+    let mut omega = one.omega().unwrap().clone();
     omega[(0, 0)] += 1e-9;
     let other = one.spec().with_omega(one.parameters().unwrap().clone(), omega).unwrap();
     assert_ne!(header(&one.to_bytes().unwrap()), header(&other.to_bytes().unwrap()));
@@ -219,9 +219,9 @@ fn headers_that_contradict_the_arrays_are_refused() {
 
 /// The arrays of a positive map, as its file names them.
 fn parts(map: &FeatureMap) -> Vec<Array<'static>> {
-    let (p, (m, d)) = (map.parameters().unwrap(), map.omega().unwrap().unwrap().shape());
+    let (p, (m, d)) = (map.parameters().unwrap(), map.omega().unwrap().shape());
     vec![
-        Array::f64("0.omega", [m, d], map.omega().unwrap().unwrap().as_slice()),
+        Array::f64("0.omega", [m, d], map.omega().unwrap().as_slice()),
         Array::f64("0.quadratic", [d], p.quadratic()),
         Array::f64("0.query_transform", [d, d], p.query_transform().as_slice()),
         Array::f64("0.key_transform", [d, d], p.key_transform().as_slice()),
@@ -241,7 +241,7 @@ fn numbers_that_are_not_finite_are_refused() {
             {
                 let mut arrays = parts(&map);
                 let source = if place == 0 {
-                    map.omega().unwrap().unwrap().as_slice()
+                    map.omega().unwrap().as_slice()
                 } else {
                     map.parameters().unwrap().query_transform().as_slice()
                 };

@@ -28,7 +28,7 @@ fn run(threads: usize) -> Vec<(String, Matrix<f64>)> {
             let spec = FeatureSpec::new(family, 40).kernel(kernel).coupling(coupling).seed(9);
             let map = spec.fit(&m, &m).unwrap();
             let mut add = |what: &str, m: Matrix<f64>| out.push((format!("{family} {what}"), m));
-            add("ω", map.omega().unwrap().unwrap().clone());
+            add("ω", map.omega().unwrap().clone());
             add("features", map.features_of(Side::Query, q).unwrap().values);
             let product = kernel_product(&map, q, k, v).unwrap();
             let rows = product.log_scale.len();

@@ -56,11 +56,7 @@ fn draws_are_redrawn_when_they_should_be() {
         let mut last = maps.training(tensor(&x), tensor(&x), None, false).unwrap();
         for changed in changes {
             let next = maps.training(tensor(&x), tensor(&x), None, false).unwrap();
-            assert_eq!(
-                next[0].omega().unwrap().unwrap() != last[0].omega().unwrap().unwrap(),
-                changed,
-                "{redraw:?}"
-            );
+            assert_eq!(next[0].omega().unwrap() != last[0].omega().unwrap(), changed, "{redraw:?}");
             last = next;
         }
     }
