@@ -37,6 +37,10 @@ pub(super) struct HeadData {
 
 type R = f32;
 
+/// A sequence of a step with its queries, and the buffers that it is worked on in.
+type Pick = (usize, Vec<usize>);
+type Buffers = (Weights<R>, Numbers<R>);
+
 /// What the maps of a head are learned from.
 pub(super) struct Head<'a> {
     spec: FeatureSpec,
@@ -125,19 +129,18 @@ impl<'a> Head<'a> {
         let mut adam = Adam::new(numbers.values.len());
         let mut order = Order::new(self.train.len(), seed);
         let mut stream = Stream::new(seed, 2 << 32);
-        let mut buffers: Vec<(Weights<R>, Numbers<R>)> =
+        let mut buffers: Vec<Buffers> =
             (0..batch).map(|_| (self.weights(start), Numbers::zeros(start.shape))).collect();
         let look = steps.div_ceil(LOOKS).max(1);
         for step in 0..steps {
             self.options.check_cancelled()?;
-            let picks: Vec<(usize, Vec<usize>)> = (0..batch)
+            let picks: Vec<Pick> = (0..batch)
                 .map(|_| {
                     let which = order.next();
                     (which, self.pick_queries(&self.train[which], &mut stream))
                 })
                 .collect();
-            let one = |(pick, buffer): (&(usize, Vec<usize>), &mut (Weights<R>, Numbers<R>))| {
-                let ((which, queries), (weights, gradient)) = (pick, buffer);
+            let one = |((which, queries), (weights, gradient)): (&Pick, &mut Buffers)| {
                 gradient.values.fill(0.0);
                 add_gradient(weights, &numbers, &self.train[*which], view, queries, gradient);
             };

@@ -141,9 +141,8 @@ impl<R: Real> Weights<R> {
         transpose(&self.key_features, stride, (features, width), out);
         self.constants.clear();
         self.constants.resize(features_padded, hidden::<R>());
-        for m in 0..features {
-            self.constants[m] = parts.constants[m] + exponents[m];
-        }
+        let sums = parts.constants.iter().zip(&exponents).map(|(c, e)| *c + *e);
+        self.constants.iter_mut().zip(sums).for_each(|(constant, sum)| *constant = sum);
         let (_, worst) = view.exact.split_global(self.probes.is_some());
         let errors = match &self.probes {
             Some(probes) if worst > 0 => {

@@ -82,7 +82,7 @@ impl Learned {
 impl FeatureMap {
     /// A map with these projections.
     pub(crate) fn from_learned(spec: FeatureSpec, learned: Learned) -> Result<Self> {
-        Self::from_record(Record { spec, numbers: Numbers::Learned(learned) })
+        Self::from_record(Record { spec, numbers: Numbers::Learned(Box::new(learned)) })
     }
 
     /// What the map was learned on, or `None` if its parameters have a closed form. Learned features are

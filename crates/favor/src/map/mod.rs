@@ -133,7 +133,7 @@ pub(crate) struct Record {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Numbers {
     Drawn(Drawn),
-    Learned(Learned),
+    Learned(Box<Learned>),
 }
 
 /// Parameters in closed form and a random ω.
