@@ -7,7 +7,7 @@
 //! spiky the head is.
 
 use super::numbers::{LOG2_E, Numbers, Shape};
-use super::sequence::Sequence;
+use super::sequence::{Sequence, Values};
 use super::weights::{TILE, View, Weights, gather, product};
 use crate::simd::{Layout, Real};
 
@@ -16,13 +16,15 @@ fn floor<R: Real>() -> R {
     R::from_f64((-100.0_f64).exp2())
 }
 
-/// Adds the gradient of the mean divergence of these queries to `out`.
+/// Adds the gradient of the objective of these queries to `out`: the mean divergence, and by the part
+/// `outputs` the squared error of the outputs instead, where there are values.
 pub(super) fn add_gradient<R: Real>(
     weights: &mut Weights<R>,
     numbers: &Numbers<R>,
     sequence: &Sequence<R>,
     view: View,
     queries: &[usize],
+    outputs: f64,
     out: &mut Numbers<R>,
 ) {
     let Shape { features, dim, features_padded, dim_padded } = weights.shape;
@@ -42,7 +44,18 @@ pub(super) fn add_gradient<R: Real>(
         };
         let (rates, factors) = (per_row(|row| row.far), per_row(|row| row.whole));
         let tile = Layout { rows: count, columns: width, stride };
+        let of_outputs = sequence
+            .values
+            .as_ref()
+            .filter(|_| outputs > 0.0)
+            .map(|values| output_residuals(weights, values, count, sequence.key_places.len()));
         kernels.residuals(tile, &mut weights.estimates, &weights.exact, &rates, &factors, floor());
+        if let Some(of_outputs) = of_outputs {
+            let (keep, take) = (R::from_f64(1.0 - outputs), R::from_f64(outputs));
+            for (e, o) in weights.estimates.iter_mut().zip(&of_outputs) {
+                *e = *e * keep + *o * take;
+            }
+        }
         let rows = weights.estimates.chunks_mut(stride).zip(&weights.rows);
         for (residuals, row) in rows {
             residuals[row.seen..].fill(R::ZERO);
@@ -75,6 +88,52 @@ pub(super) fn add_gradient<R: Real>(
     }
     let pairs = (&totals[..], &sequence.key_rows[..], dim_padded);
     rho_gradient(pairs, numbers.parts().key_rho, dim, parts.key_rho);
+}
+
+/// The derivatives by the estimates of the squared error of the outputs, relative to their mean square: with
+/// `d` the difference of two outputs, `(d·v_j − d·ô) / Ẑ` up to a constant.
+fn output_residuals<R: Real>(
+    weights: &Weights<R>,
+    values: &Values<R>,
+    count: usize,
+    keys: usize,
+) -> Vec<R> {
+    let (width, stride, kernels) = (weights.width, weights.stride, weights.kernels);
+    let mut mapped = vec![R::ZERO; count * stride];
+    let mut exact = vec![R::ZERO; count * stride];
+    for (r, row) in weights.rows.iter().enumerate() {
+        let (start, end) = (r * stride, r * stride + row.seen);
+        let (estimates, whole) = (&weights.estimates[start..end], &weights.exact[start..end]);
+        let pairs = mapped[start..end].iter_mut().zip(estimates);
+        pairs.for_each(|(weight, estimate)| *weight = *estimate * row.far);
+        let pairs = exact[start..end].iter_mut().zip(whole);
+        pairs.for_each(|(weight, e)| *weight = *e * row.whole);
+        row.exact_keys().for_each(|j| mapped[start + j] = weights.exact[start + j] * row.near);
+    }
+    let outputs = |of: &[R]| {
+        let mut out = vec![R::ZERO; count * values.width];
+        let right = (&values.numbers[..], values.width);
+        let shape = (count, values.width, keys);
+        product(kernels, shape, (of, (stride, 1)), right, (&mut out, values.width, false));
+        out
+    };
+    let (mapped, exact) = (outputs(&mapped), outputs(&exact));
+    let power = exact.iter().map(|v| v.to_f64().powi(2)).sum::<f64>() / count as f64;
+    let scale = R::from_f64(2.0 / power.max(f64::MIN_POSITIVE));
+    let off: Vec<R> = mapped.iter().zip(&exact).map(|(m, e)| (*m - *e) * scale).collect();
+    let mut residuals = vec![R::ZERO; count * stride];
+    let shape = (count, width, values.columns.len() / stride);
+    let (left, right) = ((&off[..], (values.width, 1)), (&values.columns[..], stride));
+    product(kernels, shape, left, right, (&mut residuals, stride, false));
+    for (r, row) in weights.rows.iter().enumerate() {
+        let range = r * values.width..(r + 1) * values.width;
+        let pairs = off[range.clone()].iter().zip(&mapped[range]);
+        let mean = pairs.fold(R::ZERO, |sum, (d, out)| sum + *d * *out);
+        for residual in &mut residuals[r * stride..(r + 1) * stride] {
+            *residual = (*residual - mean) * row.far;
+        }
+    }
+    residuals
 }
 
 /// Adds what the logarithms of the queries' features give.

@@ -22,6 +22,10 @@ const WATCHED: usize = 8;
 /// How often they are looked at.
 const LOOKS: usize = 12;
 
+/// The part of the steps after which outputs count, and in which they come to count fully.
+const OUTPUTS_FROM: f64 = 0.4;
+const OUTPUTS_RISE: f64 = 0.1;
+
 /// Queries by which keys are judged.
 const PROBES: usize = 16;
 
@@ -54,6 +58,7 @@ pub(super) struct Head<'a> {
     held_out: Vec<Sequence<R>>,
     probes: Probes,
     probe_rows: Arc<ProbeRows<R>>,
+    has_values: bool,
     pub(super) cost: Cost,
     /// Whether the sequences of a step are shared out among threads.
     parallel: bool,
@@ -84,7 +89,7 @@ impl<'a> Head<'a> {
         let key = Coordinates::new(&start, Side::Key, &keys)?;
         let kernel = spec.kernel;
         let probes = probes(some_queries(&train, dim, options.seed), &some_keys(&train), kernel);
-        let values = train.iter().find_map(|raw| raw.values.as_ref()).map_or(dim, Matrix::columns);
+        let values = train.iter().find_map(|raw| raw.values.as_ref()).map(Matrix::columns);
         let packed = |all: Vec<Raw>| -> Vec<Sequence<R>> {
             all.into_iter().map(|raw| Sequence::new(raw, kernel, &query, &key)).collect()
         };
@@ -92,7 +97,8 @@ impl<'a> Head<'a> {
             train: packed(train),
             held_out: packed(held_out),
             probe_rows: Arc::new(ProbeRows::new(&probes, kernel, &query)),
-            cost: Cost { dim, values },
+            cost: Cost { dim, values: values.unwrap_or(dim) },
+            has_values: values.is_some(),
             moments: (queries, keys),
             spec,
             options,
@@ -115,14 +121,14 @@ impl<'a> Head<'a> {
         Ok(Found { numbers, steps: 0 })
     }
 
-    /// The numbers of the least divergence on watched sequences, from the start on.
+    /// The numbers of the least objective on watched sequences, from the start on.
     pub(super) fn learn(
         &self,
         start: &Found,
         exact: ExactKeys,
         done: &(dyn Fn(usize, f64) + Sync),
     ) -> Result<Found> {
-        let LearnOptions { steps, batch, rate, pull, seed, .. } = *self.options;
+        let LearnOptions { steps, batch, rate, pull, outputs, seed, .. } = *self.options;
         let (start, view) = (&start.numbers, self.view(exact));
         let mut numbers = start.clone();
         let mut best = (Found { numbers: start.clone(), steps: 0 }, self.watch(start, view));
@@ -140,9 +146,20 @@ impl<'a> Head<'a> {
                     (which, self.pick_queries(&self.train[which], &mut stream))
                 })
                 .collect();
+            // The divergence finds the slots; the error of the outputs is then brought down.
+            let late = (step as f64 / steps as f64 - OUTPUTS_FROM) / OUTPUTS_RISE;
+            let outputs_now = outputs * late.clamp(0.0, 1.0);
             let one = |((which, queries), (weights, gradient)): (&Pick, &mut Buffers)| {
                 gradient.values.fill(0.0);
-                add_gradient(weights, &numbers, &self.train[*which], view, queries, gradient);
+                add_gradient(
+                    weights,
+                    &numbers,
+                    &self.train[*which],
+                    view,
+                    queries,
+                    outputs_now,
+                    gradient,
+                );
             };
             if self.parallel {
                 picks.par_iter().zip(buffers.par_iter_mut()).for_each(one);
@@ -165,6 +182,12 @@ impl<'a> Head<'a> {
             }
         }
         Ok(best.0)
+    }
+
+    /// What is brought down.
+    fn objective(&self, score: &Score) -> f64 {
+        let outputs = if self.has_values { self.options.outputs } else { 0.0 };
+        (1.0 - outputs) * score.divergence() + outputs * score.error().powi(2)
     }
 
     /// What numbers are worth on all held-out sequences.
@@ -230,10 +253,10 @@ impl<'a> Head<'a> {
         all
     }
 
-    /// The divergence on the sequences that are watched.
+    /// The objective on the sequences that are watched.
     fn watch(&self, numbers: &Numbers<R>, view: View) -> f64 {
         let watched = &self.held_out[..self.held_out.len().min(WATCHED)];
-        self.measure(numbers, watched, view).divergence()
+        self.objective(&self.measure(numbers, watched, view))
     }
 
     fn measure(&self, numbers: &Numbers<R>, sequences: &[Sequence<R>], view: View) -> Score {

@@ -80,7 +80,7 @@ pub struct LearnProgress {
     pub done: usize,
     /// Steps of all heads.
     pub total: usize,
-    /// The divergence on held-out sequences of the head that was measured last.
+    /// The objective on held-out sequences of the head that was measured last.
     pub held_out: f64,
 }
 
@@ -105,6 +105,9 @@ pub struct LearnOptions<'a> {
     pub queries: usize,
     /// The largest rate.
     pub rate: f64,
+    /// How much of the objective is the error of the outputs, from the middle of the steps on, where there
+    /// are values; the rest is the divergence of the weights.
+    pub outputs: f64,
     /// How strongly numbers are pulled towards the start. By default not at all: stopping where held-out
     /// sequences are best was better with few data too.
     pub pull: f64,
@@ -136,6 +139,7 @@ impl<'a> LearnOptions<'a> {
             queries: 256,
             rate: 0.07,
             pull: 0.0,
+            outputs: 0.3,
             holdout: 0.25,
             seed: 0,
             threads: None,
@@ -174,6 +178,11 @@ impl<'a> LearnOptions<'a> {
         Self { pull, ..self }
     }
 
+    /// How much of the objective is the error of the outputs.
+    pub fn outputs(self, outputs: f64) -> Self {
+        Self { outputs, ..self }
+    }
+
     /// The part of the sequences that is held out.
     pub fn holdout(self, holdout: f64) -> Self {
         Self { holdout, ..self }
@@ -210,6 +219,9 @@ impl<'a> LearnOptions<'a> {
         }
         if !(self.pull.is_finite() && self.pull >= 0.0) {
             return bad("pull", "is not a number of at least zero".into());
+        }
+        if !(0.0..=1.0).contains(&self.outputs) {
+            return bad("outputs", format!("{} is not between 0 and 1", self.outputs));
         }
         if !(self.holdout > 0.0 && self.holdout < 1.0) {
             return bad("holdout", format!("{} is not between 0 and 1", self.holdout));

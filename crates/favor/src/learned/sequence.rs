@@ -32,14 +32,15 @@ pub(super) struct Sequence<R> {
     /// Row terms without their quadratic part.
     pub(super) query_terms: Vec<R>,
     pub(super) key_terms: Vec<R>,
-    /// Values of the keys by rows, padded to whole vectors, where there are any.
+    /// Values of the keys, where there are any.
     pub(super) values: Option<Values<R>>,
 }
 
-/// Values of the keys by rows.
+/// Values of the keys, by rows and transposed.
 pub(super) struct Values<R> {
     pub(super) numbers: Vec<R>,
     pub(super) width: usize,
+    pub(super) columns: Vec<R>,
 }
 
 /// What a sequence is made of: rows of one head with their places.
@@ -91,7 +92,7 @@ impl<R: Real> Sequence<R> {
             key_places,
             width,
             stride,
-            values: values.map(|v| Values::new(&v)),
+            values: values.map(|v| Values::new(&v, stride)),
         }
     }
 
@@ -107,13 +108,13 @@ impl<R: Real> Sequence<R> {
 }
 
 impl<R: Real> Values<R> {
-    fn new(rows: &Matrix<f64>) -> Self {
+    fn new(rows: &Matrix<f64>, stride: usize) -> Self {
         let width = rows.columns().next_multiple_of(R::kernels().lanes);
         let mut numbers = vec![R::ZERO; rows.rows() * width];
         for (out, row) in numbers.chunks_mut(width).zip(rows.view().iter()) {
             out.iter_mut().zip(row).for_each(|(o, v)| *o = R::from_f64(*v));
         }
-        Self { numbers, width }
+        Self { numbers, width, columns: transposed(rows, stride, 1.0) }
     }
 }
 
