@@ -88,29 +88,8 @@ impl<'a, T: Scalar> Strided<'a, T> {
         None
     }
 
-    /// The given rows, one after the other.
-    pub(crate) fn gather(&self, rows: &[usize]) -> Gathered<T> {
-        let data =
-            rows.iter().flat_map(|&i| (0..self.columns).map(move |l| self.at(i, l))).collect();
-        Gathered { data, rows: rows.len(), columns: self.columns }
-    }
-
     /// The matrix in `f64`.
     pub(crate) fn to_matrix(self) -> Matrix<f64> {
         Matrix::from_fn(self.rows, self.columns, |i, l| self.at(i, l).widen().to_f64())
-    }
-}
-
-/// Rows of a matrix, copied.
-pub(crate) struct Gathered<T> {
-    data: Vec<T>,
-    rows: usize,
-    columns: usize,
-}
-
-impl<T> Gathered<T> {
-    pub(crate) fn view(&self) -> Strided<'_, T> {
-        let Self { data, rows, columns } = self;
-        Strided { data, rows: *rows, columns: *columns, row_stride: *columns, column_stride: 1 }
     }
 }

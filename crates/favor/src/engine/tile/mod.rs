@@ -100,6 +100,23 @@ impl<R: Real> Scratch<R> {
         Ok(())
     }
 
+    /// Scales and moves rows of `dim_padded` numbers into `vectors`.
+    pub(crate) fn move_rows(&mut self, side: &PackedSide<R>, rows: &[R], count: usize) {
+        let width = side.dim_padded;
+        let tile = Layout { rows: count, columns: width, stride: width };
+        self.kernels.affine(tile, rows, side.scale, &side.shift, &mut self.vectors);
+    }
+
+    /// Projects what is in `vectors` into `features`.
+    pub(crate) fn project_moved(&mut self, side: &PackedSide<R>, count: usize) {
+        let out = (&mut self.features[..], self.stride);
+        Product::new(self.kernels, (&self.vectors, side.dim_padded), count).panels(
+            &side.weights,
+            (0, side.weights.width),
+            out,
+        );
+    }
+
     fn pack_vectors<T: Scalar<Real = R>>(
         &mut self,
         side: &PackedSide<R>,
