@@ -42,8 +42,9 @@ impl<'a, T: Scalar> Strided<'a, T> {
     /// The given rows where they lie, from the first on, if they follow one another and need no
     /// conversion.
     pub(crate) fn in_place(&self, rows: &[usize]) -> Option<&'a [T::Real]> {
-        let (first, last) = (*rows.first()?, *rows.last()?);
-        let follow = last - first + 1 == rows.len() && self.row_stride >= self.columns;
+        let first = *rows.first()?;
+        let follow = self.row_stride >= self.columns
+            && rows.iter().enumerate().fold(true, |all, (n, row)| all & (*row == first + n));
         if self.column_stride == 1 && follow {
             T::as_real(&self.data[first * self.row_stride..])
         } else {
