@@ -101,8 +101,7 @@ fn check(seed: u64) -> bool {
     let transformed = logit + (size(q).powi(2) + size(k).powi(2)) * (q.columns() as f64).sqrt();
     let tolerance = (1e-12 + 1e-12 * transformed) * bound.max(1.0);
     let compared = tolerance < SHARP * bound;
-    let all =
-        attention(Method::Exact(kernel), Qkv::new(t(q), t(k), t(v)), &options).expect(&what);
+    let all = attention(Method::Exact(kernel), Qkv::new(t(q), t(k), t(v)), &options).expect(&what);
     if compared {
         let close = |with: &str, a: &[f64], b: &[f64]| {
             let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);

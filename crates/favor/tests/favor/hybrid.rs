@@ -1,6 +1,7 @@
 //! Attention with exact keys against its plain definition, in every mode.
 
 use crate::common::{moments, normal};
+use favor::diagnose::Estimator;
 use favor::draw::Stream;
 use favor::learned::{Calibration, LearnOptions, learn_maps};
 use favor::reference::{
@@ -365,15 +366,20 @@ fn memory_of_decoding_stays_flat() {
 fn lost_digits_are_noticed() {
     let length = 120;
     let mut head = Head::new(160, length, length);
-    let map = {
-        // Fitted to small data, used on large: estimates of aligned pairs are off by many powers of ten.
-        let small = Head::new(170, 60, 60);
-        small.map(Family::Pos, Kernel::attention(DIM))
-    };
     for i in 0..length {
         head.q.row_mut(i).iter_mut().for_each(|x| *x *= 3.0);
         head.k.row_mut(i).iter_mut().for_each(|x| *x *= 3.0);
     }
+    let map = {
+        // Frequencies that are sums of queries and keys: the estimates of those pairs are off by e^‖ω‖²/2.
+        let kernel = Kernel::attention(DIM);
+        let scale = kernel.scale();
+        let omega = Matrix::from_fn(24, DIM, |m, l| scale * (head.q[(m, l)] + head.k[(m, l)]));
+        let (mq, mk) = (moments(&head.q), moments(&head.k));
+        let estimator = Estimator::fit(Family::Pos, kernel, &mq, &mk).unwrap();
+        let spec = FeatureSpec::new(Family::Pos, 24).kernel(kernel);
+        spec.with_omega(estimator.parameters().unwrap().clone(), omega).unwrap()
+    };
     let logs = |side, m: &Matrix<f64>| map.log_features(side, m.view()).unwrap();
     let (p, s) = (logs(Side::Query, &head.q), logs(Side::Key, &head.k));
     let kernel = map.kernel().log_matrix(head.q.view(), head.k.view()).unwrap();
