@@ -232,10 +232,11 @@ impl<T: Scalar> DecodeState<T> {
             return Err(bad("sums of the wrong shape or not finite"));
         }
         for i in 0..batch * heads {
-            let hybrid = Hybrid::<T::Real>::new(state.map(i), state.exact_of(i));
+            let exact = state.exact_of(i);
+            let hybrid = Hybrid::<T::Real>::new(state.map(i), exact);
             let hybrid = hybrid.map(|h| h.shape(columns));
             if let (Part::Hybrid(part), Some(shape)) = (&mut state.parts[i], hybrid) {
-                part.restore(shape, &file, i, tokens)?;
+                part.restore(shape, &file, i, (tokens, exact.members))?;
             }
             let sums = state.parts[i].sums_mut();
             let own = |all: &[f64], m: usize| T::Real::from_f64(all[i * features + m]);

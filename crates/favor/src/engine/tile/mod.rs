@@ -55,8 +55,17 @@ impl<R: Real> Scratch<R> {
     /// Memory for the tiles of this many rows. Short inputs need less than a whole tile, which would
     /// have to be cleared for each head.
     pub(crate) fn new(side: &PackedSide<R>, value_columns: usize, rows: usize) -> Self {
-        let kernels = R::kernels();
         let capacity = tile_rows(side.weights.width).min(rows.max(1));
+        Self::with_capacity(side, value_columns, capacity)
+    }
+
+    /// Memory for tiles of exactly this many rows.
+    pub(crate) fn with_capacity(
+        side: &PackedSide<R>,
+        value_columns: usize,
+        capacity: usize,
+    ) -> Self {
+        let kernels = R::kernels();
         let stride = side.weights.width + kernels.lanes;
         let value_width = value_columns.next_multiple_of(kernels.lanes);
         let turned = side.dense.as_ref().map_or(0, |d| capacity * d.triangle.width);

@@ -188,7 +188,7 @@ impl<R: Cached> State<R> {
                 rows.start(hybrid, q, &all, offset, estimated)?;
                 loaded.queries.terms = denominators;
                 let p = (&loaded.queries.features[..], loaded.queries.stride);
-                routes.find(p, count, lists, exponents);
+                routes.find(&hybrid.map.query, loaded.queries, count, lists, exponents);
                 if lists_matter {
                     listener.before_refresh(lists, exponents);
                     routes.refresh(hybrid, lists, count, exponents, listener.with_values());

@@ -8,9 +8,12 @@ use super::{Hybrid, Shape};
 use crate::Result;
 use crate::engine::mode::forward::{piece, query_tile_features, visible};
 use crate::engine::tensor::{Scalar, Strided};
-use crate::engine::tile::{Product, Scratch, Sums};
+use crate::engine::tile::{Product, Scratch, Sums, tile_rows};
 use crate::map::Cached;
 use rayon::prelude::*;
+
+/// Rows of a tile of queries that are routed.
+const ROUTED: usize = 384;
 
 /// What the queries of a head need to know of its keys.
 pub(super) struct Known<R> {
@@ -107,10 +110,15 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         rows: usize,
         with_values: bool,
     ) -> Self {
-        let scratch = Scratch::new(&hybrid.map.query, columns, rows);
+        let width = hybrid.map.query.weights.width;
+        // The more queries, the more of them share a slot.
+        let most =
+            if hybrid.exact.is_routed() { ROUTED.max(tile_rows(width)) } else { tile_rows(width) };
+        let scratch = Scratch::with_capacity(&hybrid.map.query, columns, most.min(rows.max(1)));
         let shape = Shape::new(hybrid.map, columns);
         let around = hybrid.exact.near.saturating_mul(2);
-        let keys = Scratch::new(&hybrid.map.key, columns, rows.saturating_add(around));
+        let keys = most.min(rows.saturating_add(around)).max(1);
+        let keys = Scratch::with_capacity(&hybrid.map.key, columns, keys);
         // So few that the tile's window fits one block, unless little would be left.
         let fitting = keys.capacity.saturating_sub(around) / 12 * 12;
         let step = if 3 * fitting >= keys.capacity { fitting } else { scratch.capacity };
@@ -140,6 +148,7 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         query_tile_features(side, sums, q, rows, scratch)?;
         let denominators = scratch.terms.clone();
         scratch.compute_terms(side, rows.len());
+        routes.find(side, scratch, rows.len(), &known.lists, &sums.exponents);
         let Scratch { kernels, features, stride, values, terms, row_exponents, .. } = scratch;
         let p = (&features[..], *stride);
         let right = (&sums.values[..], sums.width);
@@ -149,7 +158,6 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         let estimated = Estimated { denominators, row_exponents, row_terms, numerators };
         self.rows.start(hybrid, q, rows, 0, estimated)?;
         window_blocks(hybrid, (k, v), rows, known, keys, window, self.with_values)?;
-        routes.find(p, rows.len(), &known.lists, &sums.exponents);
         let positions = self.rows.positions.clone();
         let mut correct = Correct { rows: &mut self.rows, pairs, gathered, p };
         for block in window.iter() {

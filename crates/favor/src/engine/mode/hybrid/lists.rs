@@ -9,7 +9,6 @@ use crate::engine::tile::{Scratch, Sums};
 use crate::map::Cached;
 use crate::reference::MOST_LOG;
 use crate::simd::Real;
-use std::collections::HashMap;
 use std::f64::consts::LOG2_E;
 use std::sync::Arc;
 
@@ -35,22 +34,18 @@ impl<R: Cached> Candidates<R> {
         for (n, &j) in rows.iter().enumerate() {
             let (row, term) = (&scratch.features[n * scratch.stride..][..slots], scratch.terms[n]);
             // Nearly always no slot takes the key: without a branch this goes by vectors.
-            let over = |(x, least): (&R, &R)| (*x + term).to_f64() > least.to_f64();
-            if !row.iter().zip(&self.least).map(over).fold(false, |any, o| any | o) {
-                continue;
-            }
-            for m in 0..slots {
-                self.offer(m, row[m] + term, j);
+            if any_over(row, term, &self.least) {
+                (0..slots).for_each(|m| self.offer(m, row[m] + term, j));
             }
         }
     }
 
     fn offer(&mut self, slot: usize, score: R, place: usize) {
         let list = &mut self.slots[slot];
-        if list.len() == self.most && score.to_f64() <= self.least[slot].to_f64() {
+        if list.len() == self.most && score <= self.least[slot] {
             return;
         }
-        let at = list.partition_point(|(s, _)| s.to_f64() >= score.to_f64());
+        let at = list.partition_point(|(s, _)| *s >= score);
         list.insert(at, (score, place));
         list.truncate(self.most);
         if list.len() == self.most {
@@ -75,6 +70,8 @@ pub(crate) struct Lists<R> {
     pub(super) worst: Block<R>,
     errors: Vec<f64>,
     pub(super) slots: Vec<Slot<R>>,
+    /// What a score must exceed to come into a slot's list.
+    least: Vec<R>,
     /// Sums of the features of the keys that the lists were made of, and their exponents.
     pub(super) totals: Vec<R>,
     pub(super) exponents: Vec<R>,
@@ -85,26 +82,39 @@ pub(crate) struct Lists<R> {
 pub(crate) struct Slot<R> {
     pub(super) members: Arc<Block<R>>,
     scores: Vec<R>,
-    /// Whether a member is global.
-    pub(super) global: Vec<bool>,
-    /// For each member, the other slots that it is a member of.
-    pub(super) others: Vec<Vec<usize>>,
+    /// Where the members are, in order.
+    positions: Vec<usize>,
+}
+
+impl<R> Slot<R> {
+    /// Whether the key at `j` is a member.
+    pub(super) fn holds(&self, j: usize) -> bool {
+        self.positions.binary_search(&j).is_ok()
+    }
+
+    fn set(&mut self, members: Arc<Block<R>>) {
+        self.positions.clone_from(&members.positions);
+        self.positions.sort_unstable();
+        self.members = members;
+    }
+}
+
+/// Whether any score exceeds the least of its list. Without a branch this goes by vectors.
+fn any_over<R: Real>(row: &[R], term: R, least: &[R]) -> bool {
+    row.iter().zip(least).fold(false, |any, (x, least)| any | (*x + term > *least))
 }
 
 impl<R: Cached> Lists<R> {
     pub(super) fn new(hybrid: &Hybrid<'_, R>, shape: Shape) -> Self {
         let slots = if hybrid.exact.is_routed() { shape.features } else { 0 };
-        let slot = || Slot {
-            members: Arc::new(Block::new(shape)),
-            scores: vec![],
-            global: vec![],
-            others: vec![],
-        };
+        let slot =
+            || Slot { members: Arc::new(Block::new(shape)), scores: vec![], positions: vec![] };
         Self {
             first: Block::new(shape),
             worst: Block::new(shape),
             errors: vec![],
             slots: (0..slots).map(|_| slot()).collect(),
+            least: vec![R::from_f64(f64::NEG_INFINITY); slots],
             totals: vec![],
             exponents: vec![],
         }
@@ -112,8 +122,9 @@ impl<R: Cached> Lists<R> {
 
     pub(super) fn size_in_bytes(&self) -> usize {
         let slots = self.slots.iter().map(|slot| {
-            let names: usize = slot.others.iter().map(|o| o.len() * size_of::<usize>() + 25).sum();
-            slot.members.size_in_bytes() + slot.scores.len() * size_of::<R>() + names
+            let own =
+                slot.scores.len() * size_of::<R>() + slot.positions.len() * size_of::<usize>();
+            slot.members.size_in_bytes() + own
         });
         let totals = (self.totals.len() + self.exponents.len()) * size_of::<R>();
         let global = self.first.size_in_bytes() + self.worst.size_in_bytes();
@@ -149,11 +160,10 @@ impl<R: Cached> Lists<R> {
             block.load(hybrid, (k, v), &rows, &mut scratch)?;
             block.refresh(side, &sums.exponents);
             block.turn(false);
-            slot.members = Arc::new(block);
+            slot.set(Arc::new(block));
         }
         lists.totals.clone_from(&sums.totals);
         lists.exponents.clone_from(&sums.exponents);
-        lists.index();
         for block in [&mut lists.first, &mut lists.worst] {
             block.refresh(side, &sums.exponents);
             block.turn(false);
@@ -170,16 +180,26 @@ impl<R: Cached> Lists<R> {
         sums: &Sums<R>,
     ) {
         let width = block.shape.width;
-        for (m, slot) in self.slots.iter_mut().enumerate() {
-            for j in start..block.len() {
-                let score = block.projections[j * width + m] + block.terms[j];
-                let at = slot.scores.partition_point(|s| s.to_f64() >= score.to_f64());
-                if at < hybrid.exact.members {
+        let (slots, most) = (self.slots.len(), hybrid.exact.members);
+        for j in start..block.len() {
+            let (row, term) = (&block.projections[j * width..][..slots], block.terms[j]);
+            if !any_over(row, term, &self.least) {
+                continue;
+            }
+            for (m, slot) in self.slots.iter_mut().enumerate() {
+                let score = row[m] + term;
+                if score > self.least[m] {
+                    let at = slot.scores.partition_point(|s| *s >= score);
                     slot.scores.insert(at, score);
-                    slot.scores.truncate(hybrid.exact.members);
+                    slot.scores.truncate(most);
                     let members = Arc::make_mut(&mut slot.members);
                     members.insert(at, block, j);
                     members.keep(0, slot.scores.len());
+                    slot.positions.clone_from(&slot.members.positions);
+                    slot.positions.sort_unstable();
+                    if slot.scores.len() == most {
+                        self.least[m] = slot.scores[most - 1];
+                    }
                 }
             }
         }
@@ -189,7 +209,6 @@ impl<R: Cached> Lists<R> {
         }
         self.totals.clone_from(&sums.totals);
         self.exponents.clone_from(&sums.exponents);
-        self.index();
     }
 
     fn offer_worst(
@@ -215,20 +234,9 @@ impl<R: Cached> Lists<R> {
         }
     }
 
-    /// Notes which members are global or in several lists.
-    fn index(&mut self) {
-        let mut global: Vec<usize> = self.first.positions.clone();
-        global.extend(&self.worst.positions);
-        let mut names: HashMap<usize, Vec<usize>> = HashMap::new();
-        for (m, slot) in self.slots.iter().enumerate() {
-            slot.members.positions.iter().for_each(|j| names.entry(*j).or_default().push(m));
-        }
-        for (m, slot) in self.slots.iter_mut().enumerate() {
-            let positions = &slot.members.positions;
-            slot.global = positions.iter().map(|j| global.contains(j)).collect();
-            let others = |j: &usize| names[j].iter().copied().filter(|o| *o != m).collect();
-            slot.others = positions.iter().map(others).collect();
-        }
+    /// Whether the key at `j` is exact for every query.
+    pub(super) fn is_global(&self, j: usize) -> bool {
+        self.first.positions.contains(&j) || self.worst.positions.contains(&j)
     }
 
     /// How far the map is off at the worst keys.
@@ -237,14 +245,16 @@ impl<R: Cached> Lists<R> {
     }
 
     /// Puts the scores of members and the errors of worst keys back.
-    pub(super) fn restore(&mut self, errors: Vec<f64>) {
+    pub(super) fn restore(&mut self, members: Vec<Block<R>>, errors: Vec<f64>, most: usize) {
         self.errors = errors;
-        for (m, slot) in self.slots.iter_mut().enumerate() {
-            let block = &slot.members;
+        for (m, (slot, block)) in self.slots.iter_mut().zip(members).enumerate() {
             let score = |j: usize| block.projections[j * block.shape.width + m] + block.terms[j];
             slot.scores = (0..block.len()).map(score).collect();
+            if most > 0 && slot.scores.len() >= most {
+                self.least[m] = slot.scores[most - 1];
+            }
+            slot.set(Arc::new(block));
         }
-        self.index();
     }
 }
 
@@ -303,15 +313,13 @@ fn probe_errors<R: Cached>(
 
 /// The places of the largest products, in falling order; of two equals the earlier first.
 pub(super) fn largest_products<R: Real>(
-    p: &[R],
-    totals: &[R],
-    scores: &mut [f64],
+    products: impl Iterator<Item = R>,
+    scores: &mut [R],
     out: &mut [usize],
 ) {
     let most = out.len();
     let mut found = 0;
-    for (m, (p, z)) in p.iter().zip(totals).enumerate() {
-        let score = (*p * *z).to_f64();
+    for (m, score) in products.enumerate() {
         if found == most && score <= scores[most - 1] {
             continue;
         }

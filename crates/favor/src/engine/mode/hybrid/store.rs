@@ -44,13 +44,14 @@ impl<R: Cached> State<R> {
         arrays
     }
 
-    /// Takes up what [`to_arrays`](Self::to_arrays) left, in a state before its first token.
+    /// Takes up what [`to_arrays`](Self::to_arrays) left after `tokens` tokens with `most` members of a slot,
+    /// in a state before its first token.
     pub(crate) fn restore<H>(
         &mut self,
         shape: Shape,
         file: &File<'_, H>,
         place: usize,
-        tokens: usize,
+        (tokens, most): (usize, usize),
     ) -> Result<()> {
         let bad = |reason: &str| Error::invalid("decode state", reason.to_string());
         let read = |what: &str| file.f64(&name(place, what)).map(|(_, numbers)| numbers);
@@ -108,11 +109,9 @@ impl<R: Cached> State<R> {
         if let (Some(recent), Some(first), Some(worst)) = (recent, first, worst) {
             (self.recent, lists.first, lists.worst) = (recent, first, worst);
         }
-        for (slot, block) in lists.slots.iter_mut().zip(blocks) {
-            slot.members = Arc::new(block);
-        }
+        let members: Vec<Block<R>> = blocks.collect();
         (lists.totals, lists.exponents) = (totals, exponents);
-        lists.restore(errors);
+        lists.restore(members, errors, most);
         self.position = tokens;
         Ok(())
     }

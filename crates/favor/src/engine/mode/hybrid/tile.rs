@@ -4,7 +4,9 @@ use super::Hybrid;
 use super::block::Block;
 use super::lists::{Lists, largest_products};
 use super::rows::{Gathered, MANY, Pairs, QueryRows, hide};
-use crate::map::Cached;
+use crate::engine::tile::Scratch;
+use crate::map::{Cached, PackedSide};
+use std::f64::consts::LOG2_E;
 use std::sync::Arc;
 
 /// Rows that meet the window together: more share a product, fewer share more of their windows.
@@ -47,7 +49,7 @@ pub(super) struct Routes<R> {
     ranks: Vec<Vec<usize>>,
     used: Vec<usize>,
     totals: Vec<R>,
-    scores: Vec<f64>,
+    scores: Vec<R>,
 }
 
 impl<R: Cached> Routes<R> {
@@ -62,18 +64,20 @@ impl<R: Cached> Routes<R> {
             ranks: vec![vec![]; features],
             used: vec![],
             totals: vec![],
-            scores: vec![0.0; slots],
+            scores: vec![R::ZERO; slots],
         }
     }
 
-    /// Finds the preferred slots of rows of features that are relative to these exponents.
+    /// Finds the preferred slots of a tile of queries whose features are relative to these exponents.
     pub(super) fn find(
         &mut self,
-        (p, stride): (&[R], usize),
+        side: &PackedSide<R>,
+        queries: &Scratch<R>,
         rows: usize,
         lists: &Lists<R>,
         exponents: &[R],
     ) {
+        let (p, stride) = (&queries.features[..], queries.stride);
         for m in self.used.drain(..) {
             self.rows[m].clear();
             self.ranks[m].clear();
@@ -93,7 +97,19 @@ impl<R: Cached> Routes<R> {
         self.preferred.resize(rows * self.slots, 0);
         for (i, out) in self.preferred.chunks_mut(self.slots).enumerate() {
             let p = &p[i * stride..][..features];
-            largest_products(p, &self.totals, &mut self.scores, out);
+            let products = p.iter().zip(&self.totals).map(|(p, z)| *p * *z);
+            largest_products(products, &mut self.scores, out);
+            if self.scores.last() == Some(&R::ZERO) {
+                // Products that are too small to be told apart: their logarithms are not.
+                let vector = &queries.vectors[i * side.dim_padded..][..side.dim_padded];
+                let log = |m: usize| {
+                    let weights = &side.weight_rows[m * side.dim_padded..][..side.dim_padded];
+                    let inner = vector.iter().zip(weights).map(|(v, w)| v.to_f64() * w.to_f64());
+                    let query = inner.sum::<f64>() * LOG2_E + side.constants[m].to_f64();
+                    query + lists.totals[m].to_f64().log2() + lists.exponents[m].to_f64()
+                };
+                largest_products((0..features).map(|m| R::from_f64(log(m))), &mut self.scores, out);
+            }
             for (rank, &m) in out.iter().enumerate() {
                 if self.rows[m].is_empty() {
                     self.used.push(m);
@@ -198,9 +214,9 @@ pub(super) fn visit_lists<R: Cached>(
             let i = rows[n];
             let before = &routes.preferred[i * routes.slots..][..ranks[n]];
             for (c, &j) in slot.members.positions.iter().enumerate() {
-                if slot.global[c]
-                    || hybrid.is_near(positions[i], j)
-                    || slot.others[c].iter().any(|o| before.contains(o))
+                if hybrid.is_near(positions[i], j)
+                    || lists.is_global(j)
+                    || before.iter().any(|o| lists.slots[*o].holds(j))
                 {
                     hide(w, h, c..c + 1);
                 }
