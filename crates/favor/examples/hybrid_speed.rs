@@ -80,10 +80,11 @@ fn decode(
         states.push(state);
     }
     let mut noise = Stream::new(2, 0);
-    let tokens: Vec<Vec<f32>> =
-        (0..TOKENS).map(|_| (0..HEADS * DIM).map(|_| noise.normal() as f32).collect()).collect();
     let mut best = vec![f64::INFINITY; sets.len()];
     for _ in 0..rounds {
+        // New ones each time: the same again would be new members of every slot that they are in.
+        let mut token = || (0..HEADS * DIM).map(|_| noise.normal() as f32).collect();
+        let tokens: Vec<Vec<f32>> = (0..TOKENS).map(|_| token()).collect();
         for (state, best) in states.iter_mut().zip(&mut best) {
             let start = Instant::now();
             for token in &tokens {

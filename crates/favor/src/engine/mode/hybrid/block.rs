@@ -31,7 +31,7 @@ pub(crate) struct Block<R> {
 }
 
 /// Keys, features and values with one column per key; `width` columns, zero where there is no key.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Turned<R> {
     pub(super) keys: Vec<R>,
     pub(super) features: Vec<R>,
@@ -39,6 +39,13 @@ pub(super) struct Turned<R> {
     /// Zero if what is here is out of date.
     pub(super) width: usize,
     has_values: bool,
+}
+
+impl<R> Clone for Turned<R> {
+    /// Out of date: it is made again where it is needed, and a single token does without.
+    fn clone(&self) -> Self {
+        Self { keys: vec![], features: vec![], values: vec![], width: 0, has_values: false }
+    }
 }
 
 impl<R: Real> Block<R> {
@@ -146,8 +153,10 @@ impl<R: Real> Block<R> {
         let lanes = R::kernels().lanes;
         let Shape { dim, dim_padded, features, width, columns, value_width } = self.shape;
         let count = self.len();
-        // Room for the columns of a part that begins anywhere, filled up to whole vectors.
-        let turned_width = count.next_multiple_of(lanes) + lanes;
+        // Room for the columns of a part that begins anywhere, filled up to whole vectors. What is no
+        // longer than a vector is not met in parts.
+        let more = if (1..=lanes).contains(&count) { 0 } else { lanes };
+        let turned_width = count.next_multiple_of(lanes) + more;
         let Turned { keys, features: f, values, width: w, has_values } = &mut self.turned;
         turn(&self.keys, dim_padded, (count, dim), keys, turned_width);
         turn(&self.features, width, (count, features), f, turned_width);
@@ -161,9 +170,10 @@ impl<R: Real> Block<R> {
         self.turned.width > 0 && (self.turned.has_values || !with_values)
     }
 
-    /// The turned form, if it is up to date.
-    pub(super) fn turned(&self) -> Option<&Turned<R>> {
-        (self.turned.width > 0).then_some(&self.turned)
+    /// The turned form, if it is up to date and has room for the columns from `start` on.
+    pub(super) fn turned(&self, start: usize) -> Option<&Turned<R>> {
+        let room = start == 0 || self.len() > R::kernels().lanes;
+        (self.turned.width > 0 && room).then_some(&self.turned)
     }
 }
 

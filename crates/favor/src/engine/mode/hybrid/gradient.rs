@@ -289,7 +289,7 @@ fn values_product<R: Real>(
 ) {
     let Meeting { rows, block, range: (start, end), .. } = *meeting;
     let Shape { columns, value_width, .. } = block.shape;
-    match block.turned().filter(|_| block.is_turned(true)) {
+    match block.turned(start).filter(|_| block.is_turned(true)) {
         Some(turned) => {
             let shape = Gemm {
                 rows,

@@ -272,7 +272,7 @@ impl<R: Cached> Pairs<R> {
         self.weights.resize(rows * width, R::ZERO);
         self.estimates.resize(rows * width, R::ZERO);
         let Shape { dim, dim_padded, features, width: f_width, .. } = block.shape;
-        if let Some(turned) = block.turned() {
+        if let Some(turned) = block.turned(start) {
             let shape = |depth: usize, a_row: usize| Gemm {
                 rows,
                 columns: width,
