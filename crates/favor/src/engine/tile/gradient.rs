@@ -184,13 +184,13 @@ impl<R: Real> GradientTile<R> {
         start: usize,
         out: &mut [T],
     ) {
-        self.to_vectors(side, scratch, delta, z, row_term, rows.len());
+        self.write_vectors(side, scratch, delta, z, row_term, rows.len());
         let width = side.dim_padded;
         super::store_scaled(side.scale, &self.vectors, width, rows, start, side.dim, out);
     }
 
     /// From the gradients of the log-features to those of the moved vectors, in `vectors`.
-    pub(crate) fn to_vectors(
+    pub(crate) fn write_vectors(
         &mut self,
         side: &PackedSide<R>,
         scratch: &Scratch<R>,

@@ -110,7 +110,7 @@ impl<'h, R: Cached> Way<'h, R> {
     ) {
         let side = &self.hybrid.map.query;
         let Shape { dim, dim_padded, .. } = self.shape;
-        self.tile.to_vectors(side, scratch, &self.of_features.delta, totals, true, rows.len());
+        self.tile.write_vectors(side, scratch, &self.of_features.delta, totals, true, rows.len());
         let scale = R::from_f64(self.hybrid.kernel.scale().powi(2));
         let square = 2.0 * self.hybrid.kernel.alpha() * self.hybrid.kernel.scale().powi(2);
         let mut own = vec![R::ZERO; dim];

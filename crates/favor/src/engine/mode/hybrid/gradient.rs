@@ -87,7 +87,7 @@ impl<'h, R: Cached> KeyGradients<'h, R> {
                     .copy_from_slice(&block.features[r * width..(r + 1) * width]);
                 self.tile.logs[range].copy_from_slice(&gradient.logs[r * width..(r + 1) * width]);
             }
-            self.tile.to_vectors(side, &self.scratch, &zeros, &zeros, true, rows.len());
+            self.tile.write_vectors(side, &self.scratch, &zeros, &zeros, true, rows.len());
             for (n, &r) in rows.iter().enumerate() {
                 let j = block.positions[r];
                 let out = &mut self.keys[j * dim_padded..][..dim];
