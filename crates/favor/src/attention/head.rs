@@ -3,7 +3,7 @@
 use super::ExactKeys;
 use super::options::AttentionOptions;
 use crate::engine::mode::{
-    Field, HeadGradients, HeadInputs, backward, backward_causal, exact_backward, exact_head,
+    HeadGradients, HeadInputs, Hybrid, backward, backward_causal, exact_backward, exact_head,
     forward, forward_causal,
 };
 use crate::engine::tensor::{Scalar, Strided};
@@ -89,6 +89,7 @@ fn features<T: Scalar>(
     }
 }
 
+/// The engine, in `f64` where digits would be lost in `f32`, or the plain way where they would be even so.
 fn hybrid<T: Scalar>(
     map: &FeatureMap,
     exact: ExactKeys,
@@ -97,7 +98,42 @@ fn hybrid<T: Scalar>(
     out: &mut [T],
 ) -> Result<()> {
     let Head { q, k, v, mask, .. } = head;
-    plain(map, exact, (q, k, v), mask, options.causal, out)
+    let causal = options.causal;
+    if let Some(engine) = Hybrid::<T::Real>::new(map, exact) {
+        match run_hybrid(&engine, (q, k, v), mask, causal, out) {
+            Err(Error::Overflow { .. }) => {}
+            other => return other,
+        }
+    }
+    if size_of::<T::Real>() < size_of::<f64>()
+        && let Some(engine) = Hybrid::<f64>::new(map, exact)
+    {
+        let (q, k, v) = (q.to_matrix(), k.to_matrix(), v.to_matrix());
+        let inputs = (Strided::of(q.view()), Strided::of(k.view()), Strided::of(v.view()));
+        let mut wide = vec![0.0; out.len()];
+        match run_hybrid(&engine, inputs, mask, causal, &mut wide) {
+            Err(Error::Overflow { .. }) => {}
+            other => {
+                out.iter_mut().zip(&wide).for_each(|(o, x)| *o = T::narrow_f64(*x));
+                return other;
+            }
+        }
+    }
+    plain(map, exact, (q, k, v), mask, causal, out)
+}
+
+fn run_hybrid<T: Scalar>(
+    engine: &Hybrid<'_, T::Real>,
+    inputs: (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+    mask: Option<&[bool]>,
+    causal: bool,
+    out: &mut [T],
+) -> Result<()> {
+    if causal {
+        engine.forward_causal(inputs, mask, out)
+    } else {
+        engine.forward(inputs, mask, out)
+    }
 }
 
 fn features_backward<T: Scalar>(
@@ -121,10 +157,36 @@ fn hybrid_backward<T: Scalar>(
     options: &AttentionOptions<'_>,
     gradients: HeadGradients<'_, T>,
 ) -> Result<()> {
-    let packed = map.packed::<T::Real>().ok_or_else(|| unpacked("gradients need"))?;
-    let field =
-        Field { map: packed, kernel: map.kernel(), near: exact.near, causal: options.causal };
-    field.backward(head, gradients)
+    let causal = options.causal;
+    let HeadGradients { q, k, v } = gradients;
+    let unpacked = || unpacked("gradients need");
+    let engine = Hybrid::<T::Real>::new(map, exact).ok_or_else(unpacked)?;
+    let own = HeadGradients { q: &mut *q, k: &mut *k, v: &mut *v };
+    match run_hybrid_backward(&engine, head, causal, own) {
+        Err(Error::Overflow { .. }) if size_of::<T::Real>() < size_of::<f64>() => {}
+        other => return other,
+    }
+    let engine = Hybrid::<f64>::new(map, exact).ok_or_else(unpacked)?;
+    let wide = [head.q, head.k, head.v, head.out, head.grad].map(|m| m.to_matrix());
+    let [wide_q, wide_k, wide_v, out, grad] = wide.each_ref().map(|m| Strided::of(m.view()));
+    let wide_head = HeadInputs { q: wide_q, k: wide_k, v: wide_v, mask: head.mask, out, grad };
+    let mut sums = [vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]];
+    let [sums_q, sums_k, sums_v] = &mut sums;
+    let own = HeadGradients { q: sums_q, k: sums_k, v: sums_v };
+    run_hybrid_backward(&engine, wide_head, causal, own)?;
+    for (out, sums) in [q, k, v].into_iter().zip(&sums) {
+        out.iter_mut().zip(sums).for_each(|(o, x)| *o = T::narrow_f64(*x));
+    }
+    Ok(())
+}
+
+fn run_hybrid_backward<T: Scalar>(
+    engine: &Hybrid<'_, T::Real>,
+    head: HeadInputs<'_, T>,
+    causal: bool,
+    gradients: HeadGradients<'_, T>,
+) -> Result<()> {
+    if causal { engine.backward_causal(head, gradients) } else { engine.backward(head, gradients) }
 }
 
 fn unpacked(what: &str) -> Error {

@@ -209,6 +209,34 @@ pub(super) unsafe fn softmax_rows<V: Lanes>(
     }
 }
 
+/// `W ← W − diag(factors) H`: estimates are taken off weights, and their sum off the sum of each row.
+///
+/// # Safety
+/// The processor must support `V`; `w` and `h` hold the tile, `factors` and `sums` its rows.
+#[inline(always)]
+pub(super) unsafe fn take_back<V: Lanes>(
+    tile: Layout,
+    w: *mut V::Real,
+    h: *const V::Real,
+    factors: *const V::Real,
+    sums: *mut V::Real,
+) {
+    for i in 0..tile.rows {
+        // SAFETY: inside the tile by the caller's promise.
+        unsafe {
+            let factor = V::splat(*factors.add(i));
+            let mut sum = V::splat(V::Real::ZERO);
+            for j in (0..tile.columns).step_by(V::COUNT) {
+                let at = i * tile.stride + j;
+                let taken = V::load(h.add(at)).mul(factor);
+                V::load(w.add(at)).sub(taken).store(w.add(at));
+                sum = sum.add(taken);
+            }
+            *sums.add(i) = *sums.add(i) - sum.sum();
+        }
+    }
+}
+
 /// `E ← F ∘ (E + δzᵀ)`, the gradient of log-features, and the sum of each of its rows.
 ///
 /// # Safety

@@ -38,6 +38,7 @@ pub(crate) trait Lanes: Copy {
 /// The numbers of a format that the kernels need.
 pub(crate) trait Constants:
     crate::Float
+    + PartialOrd
     + std::ops::Add<Output = Self>
     + std::ops::Sub<Output = Self>
     + std::ops::Mul<Output = Self>

@@ -42,6 +42,7 @@ pub(crate) struct Kernels<R: 'static> {
     key_features: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R),
     query_features: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R, *mut R),
     softmax_rows: unsafe fn(Layout, *mut R, *const R, *mut R, *mut R, *mut R),
+    take_back: unsafe fn(Layout, *mut R, *const R, *const R, *mut R),
     log_gradient: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R),
     weighted_columns: unsafe fn(Layout, *const R, *const R, *mut R),
     affine: unsafe fn(Layout, *const R, R, *const R, *mut R) -> bool,
@@ -138,6 +139,13 @@ macro_rules! level {
                 }
             }
             $(#[$feature])?
+            unsafe fn take_back(
+                tile: Layout, w: *mut $real, h: *const $real, factors: *const $real, sums: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::take_back::<$vector>(tile, w, h, factors, sums) }
+            }
+            $(#[$feature])?
             unsafe fn log_gradient(
                 tile: Layout,
                 e: *mut $real,
@@ -208,6 +216,7 @@ macro_rules! level {
                 key_features,
                 query_features,
                 softmax_rows,
+                take_back,
                 log_gradient,
                 weighted_columns,
                 affine,
@@ -383,6 +392,21 @@ impl<R: Real> Kernels<R> {
         let (e, d, s) = (exponents.as_mut_ptr(), denominators.as_mut_ptr(), shrink.as_mut_ptr());
         // SAFETY: the level was detected, and the slices were checked.
         unsafe { (self.softmax_rows)(tile, t.as_mut_ptr(), constants, e, d, s) }
+    }
+
+    /// `W ← W − diag(factors) H`, and what was taken off the row's sum.
+    pub(crate) fn take_back(
+        &self,
+        tile: Layout,
+        w: &mut [R],
+        h: &[R],
+        factors: &[R],
+        sums: &mut [R],
+    ) {
+        self.check(tile, w.len().min(h.len()), &[], &[factors.len(), sums.len()]);
+        let (w, sums) = (w.as_mut_ptr(), sums.as_mut_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.take_back)(tile, w, h.as_ptr(), factors.as_ptr(), sums) }
     }
 
     /// `E ← F ∘ (E + δzᵀ)`, and the sum of each row.

@@ -3,8 +3,8 @@
 use favor::draw::Stream;
 use favor::reference::{Mask, exact_attention, feature_attention};
 use favor::{
-    AttentionOptions, Coupling, DecodeState, Family, FeatureMap, FeatureSpec, Gradients, Kernel,
-    KeySums, Matrix, Method, Moments, Qkv, Rows, Tensor, attention, attention_backward,
+    AttentionOptions, Coupling, DecodeState, ExactKeys, Family, FeatureMap, FeatureSpec, Gradients,
+    Kernel, KeySums, Matrix, Method, Moments, Qkv, Rows, Tensor, attention, attention_backward,
     kernel_product, kernel_product_backward,
 };
 
@@ -551,9 +551,9 @@ fn the_future_leaves_no_trace() {
     assert_ne!(before[cut * 64..], after[cut * 64..]);
 }
 
-/// Gradients with a near field, in every mode and with a kernel that has a factor of its own.
+/// Gradients with exact keys, in every mode and with a kernel that has a factor of its own.
 #[test]
-fn near_field_gradients_equal_finite_differences() {
+fn hybrid_gradients_equal_finite_differences() {
     for (c, case) in CASES.iter().enumerate().skip(1).take(4) {
         let (q, k, v) = case.tensors(300 + c as u64);
         let (sq, sk, sv) = case.shapes();
@@ -567,31 +567,24 @@ fn near_field_gradients_equal_finite_differences() {
             };
             let spec = FeatureSpec::new(Family::Balanced, case.features).kernel(kernel);
             let map = [spec.fit(&moments(&q), &moments(&k)).unwrap()];
-            for causal in [false, true] {
-                for key_mask in [None, Some(&mask[..])] {
-                    let options =
-                        AttentionOptions::new().causal(causal).key_mask(key_mask).near(10);
+            let square = sq[2] == sk[2];
+            let modes = [(false, false), (false, true), (true, false), (true, true)];
+            for (causal, masked) in modes.into_iter().filter(|(causal, _)| square || !causal) {
+                let key_mask = masked.then_some(&mask[..]);
+                let routed = ExactKeys::NONE.global(3).routed(2.min(case.features), 3);
+                let some = [routed, ExactKeys::NONE.near(10), routed.near(4)];
+                for exact in &some[..if square { 3 } else { 1 }] {
+                    let options = AttentionOptions::new().causal(causal).key_mask(key_mask);
+                    let method = Method::Hybrid { maps: &map, exact: &[*exact] };
                     let run = |q: &[f64], k: &[f64], v: &[f64]| {
-                        attention(
-                            Method::Features(&map),
-                            Qkv::new(t(q, sq), t(k, sk), t(v, sv)),
-                            &options,
-                        )
-                        .unwrap()
+                        attention(method, Qkv::new(t(q, sq), t(k, sk), t(v, sv)), &options).unwrap()
                     };
                     let out = run(&q, &k, &v);
                     let (o, w) = (t(&out, out_shape), t(&weight, out_shape));
                     let (tq, tk, tv) = (t(&q, sq), t(&k, sk), t(&v, sv));
-                    let g = attention_backward(
-                        Method::Features(&map),
-                        Qkv::new(tq, tk, tv),
-                        o,
-                        w,
-                        &options,
-                    )
-                    .unwrap();
-                    let what =
-                        format!("case {c} near, causal {causal} mask {}", key_mask.is_some());
+                    let g =
+                        attention_backward(method, Qkv::new(tq, tk, tv), o, w, &options).unwrap();
+                    let what = format!("case {c}, {exact}, causal {causal}, mask {masked}");
                     check_gradients(&what, (&q, &k, &v), &weight, &run, &g);
                 }
             }

@@ -2,10 +2,10 @@
 //! always the same one; `FAVOR_FUZZ_CASES` sets how many are tried.
 
 use favor::draw::Stream;
-use favor::reference::{Mask, exact_attention, feature_attention};
+use favor::reference::{Mask, exact_attention, hybrid_attention};
 use favor::{
-    AttentionOptions, Coupling, Error, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv,
-    Tensor, attention, attention_backward, attention_into,
+    AttentionOptions, Coupling, Error, ExactKeys, Family, FeatureSpec, Kernel, Matrix, Method,
+    Moments, Qkv, Tensor, attention, attention_backward, attention_into,
 };
 
 /// How many cases are tried unless `FAVOR_FUZZ_CASES` says otherwise.
@@ -20,7 +20,7 @@ struct Case {
     v: Matrix<f64>,
     mask: Option<Vec<bool>>,
     causal: bool,
-    near: usize,
+    exact: ExactKeys,
     features: usize,
     family: Family,
     coupling: Coupling,
@@ -39,6 +39,10 @@ fn draw_case(seed: u64) -> Case {
     let family = families[s.index(families.len())];
     let coupling = Coupling::ALL[s.index(Coupling::ALL.len())];
     let features = 1 + s.index(80);
+    let mut exact = ExactKeys::NONE.near(near);
+    if s.index(3) == 0 {
+        exact = exact.global(s.index(6)).routed(s.index(4).min(features), s.index(9));
+    }
     // Scales over many powers of ten, offsets, constant columns and repeated rows.
     let scale = 10.0_f64.powf(2.5 * s.normal() - 1.0).min(1e6);
     let offset = if s.index(3) == 0 { scale } else { 0.0 };
@@ -58,16 +62,16 @@ fn draw_case(seed: u64) -> Case {
     let v = fill(keys, columns, 1.0);
     let mut s = Stream::new(seed, 4321);
     let mask = (s.index(2) == 0).then(|| (0..keys).map(|_| s.index(3) > 0).collect());
-    Case { q, k, v, mask, causal, near, features, family, coupling }
+    Case { q, k, v, mask, causal, exact, features, family, coupling }
 }
 
 /// Checks one case, and says whether its outputs could be compared: the logits of huge inputs are
 /// rounded by more than one, and then only the bounds of the outputs are known.
 fn check(seed: u64) -> bool {
     let case = draw_case(seed);
-    let Case { q, k, v, mask, causal, near, features, family, coupling } = &case;
+    let Case { q, k, v, mask, causal, exact, features, family, coupling } = &case;
     let what = format!(
-        "case {seed}: {:?} {:?} {:?} {family} {coupling} M {features} causal {causal} near {near} mask {}",
+        "case {seed}: {:?} {:?} {:?} {family} {coupling} M {features} causal {causal} {exact} mask {}",
         q.shape(),
         k.shape(),
         v.shape(),
@@ -78,15 +82,14 @@ fn check(seed: u64) -> bool {
     let moments = |m: &Matrix<f64>| Moments::of(m.view());
     let map = [spec.fit(&moments(q).unwrap(), &moments(k).unwrap()).expect(&what)];
     let plain_mask = Mask { causal: *causal, keys: mask.as_deref() };
-    let options = AttentionOptions::new().causal(*causal).key_mask(mask.as_deref()).near(*near);
+    let options = AttentionOptions::new().causal(*causal).key_mask(mask.as_deref());
+    let method = Method::Hybrid { maps: &map, exact: &[*exact] };
     let tensor = |m: &'_ Matrix<f64>| [1, 1, m.rows(), m.columns()];
     let t = |m| Tensor::new(Matrix::as_slice(m), tensor(m)).unwrap();
-    let ours =
-        attention(Method::Features(&map), Qkv::new(t(q), t(k), t(v)), &options).expect(&what);
+    let ours = attention(method, Qkv::new(t(q), t(k), t(v)), &options).expect(&what);
     // Whatever was in the memory before, every number is written.
     let mut over = vec![f64::NAN; ours.len()];
-    attention_into(Method::Features(&map), Qkv::new(t(q), t(k), t(v)), &options, &mut over)
-        .expect(&what);
+    attention_into(method, Qkv::new(t(q), t(k), t(v)), &options, &mut over).expect(&what);
     assert_eq!(over, ours, "{what}");
     assert!(ours.iter().all(|x| x.is_finite()), "{what}");
     // Outputs are averages of the values: within their range, whatever the features do.
@@ -98,8 +101,7 @@ fn check(seed: u64) -> bool {
     let transformed = logit + (size(q).powi(2) + size(k).powi(2)) * (q.columns() as f64).sqrt();
     let tolerance = (1e-12 + 1e-12 * transformed) * bound.max(1.0);
     let compared = tolerance < SHARP * bound;
-    let exact =
-        attention(Method::Exact(kernel), Qkv::new(t(q), t(k), t(v)), &options).expect(&what);
+    let all = attention(Method::Exact(kernel), Qkv::new(t(q), t(k), t(v)), &options).expect(&what);
     if compared {
         let close = |with: &str, a: &[f64], b: &[f64]| {
             let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
@@ -110,19 +112,19 @@ fn check(seed: u64) -> bool {
         };
         let reference =
             exact_attention(kernel, q.view(), k.view(), v.view(), plain_mask).expect(&what);
-        close("exact", &exact, reference.as_slice());
-        if *near == 0 {
-            let plain =
-                feature_attention(&map[0], q.view(), k.view(), v.view(), plain_mask).expect(&what);
-            close("features", &ours, plain.as_slice());
-        } else if *near >= k.rows() {
-            close("near field of everything", &ours, reference.as_slice());
+        close("exact", &all, reference.as_slice());
+        let (q, k, v) = (q.view(), k.view(), v.view());
+        // Repeated rows tie: which of two equal keys is exact is then no difference in the result.
+        if mask.as_ref().is_none_or(|mask| mask.contains(&true)) {
+            let plain = hybrid_attention(&map[0], *exact, q, k, v, plain_mask).expect(&what);
+            close("hybrid", &ours, plain.as_slice());
+        } else {
+            close("no keys", &ours, &vec![0.0; ours.len()]);
         }
     }
     let shape = [1, 1, q.rows(), v.columns()];
     let out = Tensor::new(&ours, shape).unwrap();
-    match attention_backward(Method::Features(&map), Qkv::new(t(q), t(k), t(v)), out, out, &options)
-    {
+    match attention_backward(method, Qkv::new(t(q), t(k), t(v)), out, out, &options) {
         Ok(g) => {
             let mut all = g.q.iter().chain(&g.k).chain(&g.v);
             assert!(all.all(|x| x.is_finite()), "{what}: gradients");

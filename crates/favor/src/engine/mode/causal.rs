@@ -104,6 +104,8 @@ pub(crate) struct Walk<'m, R: Real> {
     first: Vec<R>,
     last: Vec<R>,
     totals: Vec<R>,
+    /// Projections of the tile's keys before they become features, if they are to be kept.
+    projections: Option<Vec<R>>,
 }
 
 /// A tile with the features of its queries and keys.
@@ -119,6 +121,8 @@ pub(crate) struct Loaded<'w, R: Real> {
     pub(crate) weights: &'w [R],
     pub(crate) start: usize,
     pub(crate) rows: usize,
+    /// Projections of the tile's keys, laid out as their features; empty unless they are kept.
+    pub(crate) projections: &'w [R],
 }
 
 impl<'m, R: Real> Walk<'m, R> {
@@ -133,9 +137,15 @@ impl<'m, R: Real> Walk<'m, R> {
             first: vec![R::ZERO; width],
             last: vec![R::ZERO; width],
             totals: vec![R::ZERO; width],
+            projections: None,
             map,
             sums,
         }
+    }
+
+    /// The same walk, showing the projections of keys too.
+    pub(crate) fn keeping_projections(self) -> Self {
+        Self { projections: Some(vec![]), ..self }
     }
 
     pub(crate) fn key_scratch(&self) -> &Scratch<R> {
@@ -242,13 +252,17 @@ impl<'m, R: Real> Walk<'m, R> {
         key_rows: &'w [usize],
         rows: &[usize],
     ) -> Result<Loaded<'w, R>> {
-        let Self { map, sums, keys, queries, weights, totals, .. } = self;
+        let Self { map, sums, keys, queries, weights, totals, projections, .. } = self;
         let (start, count) = (rows[0], key_rows.len());
         let kernels = keys.kernels;
         if count > 0 {
             keys.pack_values("values", v, key_rows)?;
             let tile = keys.tile(&map.key, count);
             totals.fill(R::ZERO);
+            if let Some(kept) = projections {
+                kept.clear();
+                kept.extend_from_slice(&keys.features[..count * tile.stride]);
+            }
             let Scratch { features, terms, .. } = keys;
             let (constants, exponents) = (&map.key.constants, &sums.exponents);
             kernels.key_features(tile, features, terms, constants, exponents, totals);
@@ -297,7 +311,8 @@ impl<'m, R: Real> Walk<'m, R> {
             }
         }
         let rows = rows.len();
-        Ok(Loaded { sums, keys, queries, key_rows, weights, start, rows })
+        let projections = projections.as_deref().unwrap_or(&[]);
+        Ok(Loaded { sums, keys, queries, key_rows, weights, start, rows, projections })
     }
 
     /// Adds the tile's keys to the sums.
@@ -318,13 +333,21 @@ impl<'m, R: Real> Walk<'m, R> {
 
 /// The outputs of a tile.
 fn write_outputs<T: Scalar>(
-    tile: Loaded<'_, T::Real>,
+    mut tile: Loaded<'_, T::Real>,
     depth: usize,
     columns: usize,
     out: &mut [T],
 ) -> Result<()> {
-    let Loaded { sums, keys, queries, key_rows, weights, start, rows } = tile;
-    let Scratch { kernels, features, terms, values, value_width, stride, .. } = queries;
+    write_numerators(&mut tile, depth);
+    let Scratch { terms, values, value_width, .. } = tile.queries;
+    normalise(&values[..tile.rows * *value_width], *value_width, terms, columns, out)
+}
+
+/// The numerators of a tile, in the values of its queries.
+pub(crate) fn write_numerators<R: Real>(tile: &mut Loaded<'_, R>, depth: usize) {
+    let Loaded { sums, keys, queries, key_rows, weights, start, rows, .. } = tile;
+    let (start, rows) = (*start, *rows);
+    let Scratch { kernels, features, values, value_width, stride, .. } = &mut **queries;
     let right = (&sums.values[..], sums.width);
     Product::new(kernels, (features, *stride), rows).rows(depth, right, values);
     let count = key_rows.len();
@@ -344,7 +367,6 @@ fn write_outputs<T: Scalar>(
         let out = &mut values[first * *value_width..];
         kernels.gemm(&shape, &weights[first * count..], &keys.values, out);
     }
-    normalise(&values[..rows * *value_width], *value_width, terms, columns, out)
 }
 
 /// Zeros the columns beyond the last feature.

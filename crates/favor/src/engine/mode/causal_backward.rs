@@ -16,11 +16,11 @@ use crate::simd::{Constants, Gemm, GemmTransposed, Prefetch, Real};
 use crate::{Float, Result};
 
 /// What the walk back needs to know of a tile.
-struct Stop<R> {
-    start: usize,
-    end: usize,
-    exponents: Vec<R>,
-    denominators: Vec<R>,
+pub(super) struct Stop<R> {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) exponents: Vec<R>,
+    pub(super) denominators: Vec<R>,
 }
 
 /// The gradients with respect to queries, keys and values.
@@ -34,7 +34,7 @@ pub(crate) fn backward_causal<T: Scalar>(
 }
 
 /// `w_ij = g_i·v_j + δ_i` for keys that query `i` sees, zero for the others.
-fn pair_gradients<R: Real>(
+pub(super) fn pair_gradients<R: Real>(
     loaded: &Loaded<'_, R>,
     outputs: &OutputGradients<R>,
     weights: &mut Vec<R>,
@@ -93,7 +93,7 @@ fn query_gradients<T: Scalar>(
     Ok(stops)
 }
 
-fn key_gradients<T: Scalar>(
+pub(super) fn key_gradients<T: Scalar>(
     map: &PackedMap<T::Real>,
     stops: &[Stop<T::Real>],
     head: HeadInputs<'_, T>,

@@ -1,5 +1,5 @@
 //! The modes of the engine, one head at a time: features for every query, causal features, exact
-//! attention, features with a near field, and kernel products; each with its gradients.
+//! attention, features with keys that are exact, and kernel products; each with its gradients.
 
 mod backward;
 mod causal;
@@ -7,8 +7,8 @@ mod causal_backward;
 mod exact;
 mod exact_backward;
 mod forward;
+mod hybrid;
 mod key_sums;
-mod near;
 mod product;
 
 pub(crate) use backward::{HeadGradients, HeadInputs, backward};
@@ -17,7 +17,7 @@ pub(crate) use causal_backward::backward_causal;
 pub(crate) use exact::exact_head;
 pub(crate) use exact_backward::exact_backward;
 pub(crate) use forward::{forward, visible};
+pub(crate) use hybrid::{Hybrid, State, StateUndo};
 pub(crate) use key_sums::{add_keys, apply_sums};
-pub(crate) use near::Field;
 pub use product::{ProductGradients, kernel_product, kernel_product_backward};
 pub(crate) use product::{product, product_backward};

@@ -42,8 +42,9 @@ impl<'a, T: Scalar> Strided<'a, T> {
     /// The given rows where they lie, from the first on, if they follow one another and need no
     /// conversion.
     pub(crate) fn in_place(&self, rows: &[usize]) -> Option<&'a [T::Real]> {
-        let (first, last) = (*rows.first()?, *rows.last()?);
-        let follow = last - first + 1 == rows.len() && self.row_stride >= self.columns;
+        let first = *rows.first()?;
+        let follow = self.row_stride >= self.columns
+            && rows.iter().enumerate().fold(true, |all, (n, row)| all & (*row == first + n));
         if self.column_stride == 1 && follow {
             T::as_real(&self.data[first * self.row_stride..])
         } else {
@@ -88,29 +89,8 @@ impl<'a, T: Scalar> Strided<'a, T> {
         None
     }
 
-    /// The given rows, one after the other.
-    pub(crate) fn gather(&self, rows: &[usize]) -> Gathered<T> {
-        let data =
-            rows.iter().flat_map(|&i| (0..self.columns).map(move |l| self.at(i, l))).collect();
-        Gathered { data, rows: rows.len(), columns: self.columns }
-    }
-
     /// The matrix in `f64`.
     pub(crate) fn to_matrix(self) -> Matrix<f64> {
         Matrix::from_fn(self.rows, self.columns, |i, l| self.at(i, l).widen().to_f64())
-    }
-}
-
-/// Rows of a matrix, copied.
-pub(crate) struct Gathered<T> {
-    data: Vec<T>,
-    rows: usize,
-    columns: usize,
-}
-
-impl<T> Gathered<T> {
-    pub(crate) fn view(&self) -> Strided<'_, T> {
-        let Self { data, rows, columns } = self;
-        Strided { data, rows: *rows, columns: *columns, row_stride: *columns, column_stride: 1 }
     }
 }

@@ -119,7 +119,7 @@ pub(crate) struct GradientTile<R: Real> {
     pub(crate) logs: Aligned<R>,
     row_sums: Vec<R>,
     /// The gradient of the vectors, `dim_padded` numbers per row.
-    vectors: Aligned<R>,
+    pub(crate) vectors: Aligned<R>,
     turned: Aligned<R>,
 }
 
@@ -184,7 +184,22 @@ impl<R: Real> GradientTile<R> {
         start: usize,
         out: &mut [T],
     ) {
-        let tile = scratch.tile(side, rows.len());
+        self.write_vectors(side, scratch, delta, z, row_term, rows.len());
+        let width = side.dim_padded;
+        super::store_scaled(side.scale, &self.vectors, width, rows, start, side.dim, out);
+    }
+
+    /// From the gradients of the log-features to those of the moved vectors, in `vectors`.
+    pub(crate) fn write_vectors(
+        &mut self,
+        side: &PackedSide<R>,
+        scratch: &Scratch<R>,
+        delta: &[R],
+        z: &[R],
+        row_term: bool,
+        rows: usize,
+    ) {
+        let tile = scratch.tile(side, rows);
         let width = side.dim_padded;
         self.kernels.log_gradient(
             tile,
@@ -195,7 +210,7 @@ impl<R: Real> GradientTile<R> {
             &mut self.row_sums,
         );
         let shape = Gemm {
-            rows: rows.len(),
+            rows,
             columns: width,
             depth: side.features,
             a: (tile.stride, 1),
@@ -207,9 +222,8 @@ impl<R: Real> GradientTile<R> {
         };
         self.kernels.gemm(&shape, &self.logs, &side.weight_rows, &mut self.vectors);
         if row_term {
-            self.add_row_term(side, scratch, rows.len());
+            self.add_row_term(side, scratch, rows);
         }
-        super::store_scaled(side.scale, &self.vectors, width, rows, start, side.dim, out);
     }
 
     /// Adds `row sum · ∇r(v)` with `∇r = 2av + b − RᵀRv`.

@@ -55,8 +55,17 @@ impl<R: Real> Scratch<R> {
     /// Memory for the tiles of this many rows. Short inputs need less than a whole tile, which would
     /// have to be cleared for each head.
     pub(crate) fn new(side: &PackedSide<R>, value_columns: usize, rows: usize) -> Self {
-        let kernels = R::kernels();
         let capacity = tile_rows(side.weights.width).min(rows.max(1));
+        Self::with_capacity(side, value_columns, capacity)
+    }
+
+    /// Memory for tiles of exactly this many rows.
+    pub(crate) fn with_capacity(
+        side: &PackedSide<R>,
+        value_columns: usize,
+        capacity: usize,
+    ) -> Self {
+        let kernels = R::kernels();
         let stride = side.weights.width + kernels.lanes;
         let value_width = value_columns.next_multiple_of(kernels.lanes);
         let turned = side.dense.as_ref().map_or(0, |d| capacity * d.triangle.width);
@@ -98,6 +107,23 @@ impl<R: Real> Scratch<R> {
             .prefetching(self.prefetch_during_projection)
             .panels(&side.weights, (0, side.weights.width), (&mut self.features, stride));
         Ok(())
+    }
+
+    /// Scales and moves rows of `dim_padded` numbers into `vectors`.
+    pub(crate) fn move_rows(&mut self, side: &PackedSide<R>, rows: &[R], count: usize) {
+        let width = side.dim_padded;
+        let tile = Layout { rows: count, columns: width, stride: width };
+        self.kernels.affine(tile, rows, side.scale, &side.shift, &mut self.vectors);
+    }
+
+    /// Projects what is in `vectors` into `features`.
+    pub(crate) fn project_moved(&mut self, side: &PackedSide<R>, count: usize) {
+        let out = (&mut self.features[..], self.stride);
+        Product::new(self.kernels, (&self.vectors, side.dim_padded), count).panels(
+            &side.weights,
+            (0, side.weights.width),
+            out,
+        );
     }
 
     fn pack_vectors<T: Scalar<Real = R>>(

@@ -42,12 +42,26 @@ impl<R: Real> Sums<R> {
         rows: &[usize],
         scratch: &mut Scratch<R>,
     ) -> Result<()> {
+        self.add_seen(side, keys, values, rows, scratch, |_, _| ())
+    }
+
+    /// [`add`](Self::add), while `see` is shown the rows of each tile and their projections.
+    pub(crate) fn add_seen<T: Scalar<Real = R>>(
+        &mut self,
+        side: &PackedSide<R>,
+        keys: Strided<'_, T>,
+        values: Strided<'_, T>,
+        rows: &[usize],
+        scratch: &mut Scratch<R>,
+        mut see: impl FnMut(&[usize], &Scratch<R>),
+    ) -> Result<()> {
         let mut tiles = rows.chunks(scratch.capacity).peekable();
         while let Some(rows) = tiles.next() {
             scratch.prefetch_during_projection = values.prefetch(rows);
             scratch.prefetch_during_product =
                 tiles.peek().map_or(Prefetch::default(), |next| keys.prefetch(next));
             self.load_keys(side, keys, rows, scratch)?;
+            see(rows, scratch);
             match values.in_place(rows) {
                 Some(data) if self.width == values.columns => {
                     self.consume(side, rows.len(), scratch, (data, values.row_stride));

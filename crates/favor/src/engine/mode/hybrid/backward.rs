@@ -1,0 +1,275 @@
+//! Gradients of one head. Features have theirs over all keys, with the denominators of the whole; what
+//! exact keys change is added tile by tile.
+
+use super::causal::{Done, Listener, State};
+use super::forward::TileWalker;
+use super::gradient::{
+    BlockGradient, Buffers, KeyGradients, ListGradients, QuerySums, TileGradient,
+};
+use super::lists::Lists;
+use super::rows::QueryRows;
+use super::tile::{visit_lists, visit_window};
+use super::{Hybrid, Shape};
+use crate::Result;
+use crate::engine::mode::backward::{HeadGradients, HeadInputs, key_gradients};
+use crate::engine::mode::causal_backward::{self, Stop, pair_gradients};
+use crate::engine::tensor::{Scalar, Strided};
+use crate::engine::tile::{
+    GradientTile, OutputGradients, Scratch, SumGradients, add_outer, feature_panels,
+};
+use crate::map::Cached;
+
+/// What is the same for all tiles of a head.
+struct Way<'h, R: Cached> {
+    hybrid: &'h Hybrid<'h, R>,
+    shape: Shape,
+    keys: KeyGradients<'h, R>,
+    window: Option<BlockGradient<R>>,
+    buffers: Buffers<R>,
+    queries: QuerySums<R>,
+    /// In the units of the features, and of the rows.
+    of_features: OutputGradients<R>,
+    of_rows: OutputGradients<R>,
+    tile: GradientTile<R>,
+}
+
+impl<'h, R: Cached> Way<'h, R> {
+    fn new(
+        hybrid: &'h Hybrid<'h, R>,
+        (keys, columns): (usize, usize),
+        scratch: &Scratch<R>,
+    ) -> Self {
+        let shape = Shape::new(hybrid.map, columns);
+        let capacity = scratch.capacity;
+        Self {
+            hybrid,
+            shape,
+            keys: KeyGradients::new(hybrid, columns, keys),
+            window: None,
+            buffers: Buffers::new(),
+            queries: QuerySums {
+                keys: vec![R::ZERO; capacity * shape.dim_padded],
+                sums: vec![R::ZERO; capacity],
+            },
+            of_features: OutputGradients::new(capacity, columns),
+            of_rows: OutputGradients::new(capacity, columns),
+            tile: GradientTile::new(&hybrid.map.query, scratch),
+        }
+    }
+
+    /// Reads the gradients of the outputs of a tile; returns the denominators in the features' units.
+    fn load<T: Scalar<Real = R>>(
+        &mut self,
+        head: &HeadInputs<'_, T>,
+        indices: &[usize],
+        rows: &QueryRows<R>,
+    ) -> Result<Vec<R>> {
+        let in_features = |(d, f): (&R, &R)| {
+            let (d, f) = (d.to_f64(), f.to_f64());
+            // Without features nothing goes through them.
+            R::from_f64(if f == 0.0 { f64::INFINITY } else { d / f })
+        };
+        let pairs = rows.denominators[..rows.rows].iter().zip(&rows.factors);
+        let denominators: Vec<R> = pairs.map(in_features).collect();
+        self.of_features.load(head.out, head.grad, indices, &denominators)?;
+        self.of_rows.load(head.out, head.grad, indices, &rows.denominators)?;
+        self.queries.keys.fill(R::ZERO);
+        self.queries.sums.fill(R::ZERO);
+        Ok(denominators)
+    }
+
+    /// The visitor of a tile's meetings.
+    fn visit(
+        &mut self,
+        rows: &QueryRows<R>,
+        p: (&[R], usize),
+        visit: impl FnOnce(&mut TileGradient<'_, R>),
+    ) {
+        let KeyGradients { first, worst, slots, .. } = &mut self.keys;
+        let mut lists = ListGradients { first, worst, slots };
+        let mut gradient = TileGradient {
+            rows,
+            p,
+            outputs: &self.of_rows,
+            logs: &mut self.tile.logs,
+            queries: &mut self.queries,
+            keys: (&mut self.window, &mut lists),
+            buffers: &mut self.buffers,
+        };
+        visit(&mut gradient);
+    }
+
+    /// Writes the gradients of the tile's queries.
+    fn write<T: Scalar<Real = R>>(
+        &mut self,
+        scratch: &Scratch<R>,
+        totals: &[R],
+        q: Strided<'_, T>,
+        rows: &[usize],
+        out: &mut [T],
+    ) {
+        let side = &self.hybrid.map.query;
+        let Shape { dim, dim_padded, .. } = self.shape;
+        self.tile.write_vectors(side, scratch, &self.of_features.delta, totals, true, rows.len());
+        let scale = R::from_f64(self.hybrid.kernel.scale().powi(2));
+        let square = 2.0 * self.hybrid.kernel.alpha() * self.hybrid.kernel.scale().powi(2);
+        let mut own = vec![R::ZERO; dim];
+        for (n, &i) in rows.iter().enumerate() {
+            q.widen_row(i, &mut own);
+            let slope = R::from_f64(square * self.queries.sums[n].to_f64());
+            for (l, out) in out[i * dim..(i + 1) * dim].iter_mut().enumerate() {
+                let features = side.scale * self.tile.vectors[n * dim_padded + l];
+                let exact = scale * self.queries.keys[n * dim_padded + l];
+                *out = T::narrow(features + exact + slope * own[l]);
+            }
+        }
+    }
+
+    /// Adds the gradients of exact keys to those that came by features.
+    fn finish<T: Scalar<Real = R>>(&self, out_k: &mut [T], out_v: &mut [T]) {
+        let Shape { dim, dim_padded, columns, value_width, .. } = self.shape;
+        add_rows(out_k, dim, &self.keys.keys, dim_padded);
+        add_rows(out_v, columns, &self.keys.values, value_width);
+    }
+}
+
+fn add_rows<T: Scalar>(out: &mut [T], columns: usize, rows: &[T::Real], stride: usize) {
+    for (out, row) in out.chunks_mut(columns).zip(rows.chunks(stride)) {
+        out.iter_mut().zip(row).for_each(|(o, x)| *o = T::narrow(o.widen() + *x));
+    }
+}
+
+impl<R: Cached> Hybrid<'_, R> {
+    /// The gradients with respect to queries, keys and values.
+    pub(crate) fn backward<T: Scalar<Real = R>>(
+        &self,
+        head: HeadInputs<'_, T>,
+        gradients: HeadGradients<'_, T>,
+    ) -> Result<()> {
+        let HeadInputs { q, k, v, mask, .. } = head;
+        let known = self.know((k, v), mask)?;
+        if known.sums.keys == 0 {
+            return Ok(());
+        }
+        let (side, sums) = (&self.map.query, &known.sums);
+        let panels = feature_panels(&sums.values, sums.width, side.features);
+        let mut walker = TileWalker::new(self, v.columns, q.rows, true);
+        let mut way = Way::new(self, (k.rows, v.columns), &walker.scratch);
+        let mut through = SumGradients::like(sums);
+        let all: Vec<usize> = (0..q.rows).collect();
+        for rows in all.chunks(walker.step) {
+            walker.run(&known, (q, k, v), rows)?;
+            walker.rows.check::<T>()?;
+            way.load(&head, rows, &walker.rows)?;
+            let TileWalker { scratch, rows: sums_of_rows, window, routes, .. } = &walker;
+            let tile = scratch.tile(side, rows.len());
+            way.tile.through_sums(&panels, tile, &way.of_features.g, way.of_features.width);
+            let p = (&scratch.features[..], scratch.stride);
+            let positions = &sums_of_rows.positions;
+            for block in window {
+                way.visit(sums_of_rows, p, |visitor| {
+                    visit_window(self, false, positions, block, visitor);
+                });
+                if let Some(gradient) = way.window.take() {
+                    way.keys.add(block, &gradient);
+                }
+            }
+            way.visit(sums_of_rows, p, |visitor| {
+                visit_lists(self, false, positions, &known.lists, routes, visitor);
+            });
+            way.write(scratch, &sums.totals, q, rows, gradients.q);
+            let (features, kernels) = (&scratch.features, scratch.kernels);
+            let (g, width) = (&way.of_features.g, way.of_features.width);
+            add_outer(kernels, tile, features, side.features, g, width, &mut through.values);
+            kernels.weighted_columns(tile, features, &way.of_features.delta, &mut through.totals);
+        }
+        through.totals[side.features..].fill(R::ZERO);
+        way.keys.add_lists(&known.lists);
+        key_gradients(self.map, sums, &through, (k, v, mask), gradients.k, gradients.v)?;
+        way.finish(gradients.k, gradients.v);
+        Ok(())
+    }
+
+    /// The same, causal.
+    pub(crate) fn backward_causal<T: Scalar<Real = R>>(
+        &self,
+        head: HeadInputs<'_, T>,
+        gradients: HeadGradients<'_, T>,
+    ) -> Result<()> {
+        let mut state = State::new(self, head.v.columns);
+        let scratch = Scratch::new(&self.map.query, head.v.columns, head.q.rows);
+        let way = Way::new(self, (head.k.rows, head.v.columns), &scratch);
+        let mut walk = BackwardWalk {
+            way,
+            head,
+            out: gradients.q,
+            stops: vec![],
+            weights: vec![],
+            exponents: vec![],
+        };
+        state.lead(self, (head.q, head.k, head.v), head.mask, &mut walk)?;
+        let BackwardWalk { mut way, stops, .. } = walk;
+        way.keys.add_lists(&state.lists);
+        causal_backward::key_gradients(self.map, &stops, head, gradients.k, gradients.v)?;
+        way.finish(gradients.k, gradients.v);
+        Ok(())
+    }
+}
+
+/// The walk forward, which gives the gradients of queries and of exact keys.
+struct BackwardWalk<'a, 'h, T: Scalar> {
+    way: Way<'h, T::Real>,
+    head: HeadInputs<'a, T>,
+    out: &'a mut [T],
+    stops: Vec<Stop<T::Real>>,
+    weights: Vec<T::Real>,
+    /// What the features of the lists are relative to.
+    exponents: Vec<T::Real>,
+}
+
+impl<T: Scalar> Listener<T::Real> for BackwardWalk<'_, '_, T> {
+    fn before_change(&mut self, lists: &Lists<T::Real>) {
+        self.way.keys.add_lists(lists);
+    }
+
+    fn before_refresh(&mut self, lists: &Lists<T::Real>, exponents: &[T::Real]) {
+        if self.exponents != exponents {
+            self.way.keys.add_lists(lists);
+            self.exponents.clear();
+            self.exponents.extend_from_slice(exponents);
+        }
+    }
+
+    fn with_values(&self) -> bool {
+        true
+    }
+
+    fn tile(&mut self, done: Done<'_, '_, T::Real>) -> Result<()> {
+        let Done { rows, loaded, recent, lists, routes } = done;
+        let way = &mut self.way;
+        let hybrid = way.hybrid;
+        let side = &hybrid.map.query;
+        let (start, end) = (loaded.start, loaded.start + loaded.rows);
+        let indices: Vec<usize> = (start..end).collect();
+        let denominators = way.load(&self.head, &indices, rows)?;
+        let tile = loaded.queries.tile(side, rows.rows);
+        let panels = feature_panels(&loaded.sums.values, loaded.sums.width, side.features);
+        way.tile.through_sums(&panels, tile, &way.of_features.g, way.of_features.width);
+        pair_gradients(&loaded, &way.of_features, &mut self.weights);
+        let count = loaded.key_rows.len();
+        let weights = (&self.weights[..], (count, 1));
+        way.tile.within_tile(tile, count, weights, &loaded.keys.features);
+        let p = (&loaded.queries.features[..], loaded.queries.stride);
+        way.visit(rows, p, |visitor| {
+            visit_window(hybrid, true, &rows.positions, recent, visitor);
+            visit_lists(hybrid, true, &rows.positions, lists, routes, visitor);
+        });
+        if let Some(gradient) = way.window.take() {
+            way.keys.add(recent, &gradient);
+        }
+        way.write(loaded.queries, &loaded.sums.totals, self.head.q, &indices, self.out);
+        let exponents = loaded.sums.exponents.clone();
+        self.stops.push(Stop { start, end, exponents, denominators });
+        Ok(())
+    }
+}

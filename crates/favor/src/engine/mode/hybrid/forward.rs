@@ -1,0 +1,197 @@
+//! Every query sees every key.
+
+use super::block::Block;
+use super::lists::{Candidates, Lists};
+use super::rows::{Estimated, Gathered, Pairs, QueryRows};
+use super::tile::{Correct, Routes, visit_lists, visit_window};
+use super::{Hybrid, Shape};
+use crate::Result;
+use crate::engine::mode::forward::{piece, query_tile_features, visible};
+use crate::engine::tensor::{Scalar, Strided};
+use crate::engine::tile::{Product, Scratch, Sums, tile_rows};
+use crate::map::Cached;
+use rayon::prelude::*;
+
+/// Rows of a tile of queries that are routed.
+const ROUTED: usize = 384;
+
+/// What the queries of a head need to know of its keys.
+pub(super) struct Known<R> {
+    pub(super) sums: Sums<R>,
+    pub(super) lists: Lists<R>,
+    pub(super) visible: Vec<usize>,
+}
+
+impl<R: Cached> Hybrid<'_, R> {
+    /// Sums and lists over all keys that are not masked.
+    pub(super) fn know<T: Scalar<Real = R>>(
+        &self,
+        (k, v): (Strided<'_, T>, Strided<'_, T>),
+        mask: Option<&[bool]>,
+    ) -> Result<Known<R>> {
+        let side = &self.map.key;
+        let size = piece(k.rows);
+        let slots = if self.exact.is_routed() { side.features } else { 0 };
+        let parts: Result<Vec<_>> = (0..k.rows.div_ceil(size))
+            .into_par_iter()
+            .map(|p| {
+                let rows = visible(mask, p * size, ((p + 1) * size).min(k.rows));
+                let mut sums = Sums::new(side, v.columns);
+                let mut candidates = Candidates::new(slots, self.exact.members);
+                let mut scratch = Scratch::new(side, v.columns, rows.len());
+                sums.add_seen(side, k, v, &rows, &mut scratch, |rows, scratch| {
+                    if slots > 0 {
+                        candidates.offer_tile(rows, scratch);
+                    }
+                })?;
+                Ok((sums, candidates))
+            })
+            .collect();
+        let mut sums = Sums::new(side, v.columns);
+        let mut candidates = Candidates::new(slots, self.exact.members);
+        for (n, (part, found)) in parts?.into_iter().enumerate() {
+            if n == 0 {
+                (sums, candidates) = (part, found);
+            } else {
+                sums.merge(&part);
+                candidates.merge(&found);
+            }
+        }
+        let visible = visible(mask, 0, k.rows);
+        let lists = Lists::of_all(self, (k, v), &visible, &sums, &candidates)?;
+        Ok(Known { sums, lists, visible })
+    }
+
+    /// Attention of one head; `out` holds the rows of the outputs one after the other.
+    pub(crate) fn forward<T: Scalar<Real = R>>(
+        &self,
+        (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+        mask: Option<&[bool]>,
+        out: &mut [T],
+    ) -> Result<()> {
+        let known = self.know((k, v), mask)?;
+        if known.sums.keys == 0 {
+            out.fill(T::default());
+            return Ok(());
+        }
+        let (size, columns) = (piece(q.rows), v.columns);
+        out.par_chunks_mut(size * columns).enumerate().try_for_each(|(p, out)| {
+            let rows: Vec<usize> = (p * size..((p + 1) * size).min(q.rows)).collect();
+            let mut walker = TileWalker::new(self, v.columns, rows.len(), false);
+            let step = walker.step;
+            for (rows, out) in rows.chunks(step).zip(out.chunks_mut(step * columns)) {
+                walker.run(&known, (q, k, v), rows)?;
+                walker.rows.write(out)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Memory for the tiles of queries of one thread.
+pub(super) struct TileWalker<'h, R: Cached> {
+    hybrid: &'h Hybrid<'h, R>,
+    pub(super) scratch: Scratch<R>,
+    keys: Scratch<R>,
+    pub(super) rows: QueryRows<R>,
+    pub(super) window: Vec<Block<R>>,
+    pub(super) routes: Routes<R>,
+    pub(super) pairs: Pairs<R>,
+    pub(super) gathered: Gathered<R>,
+    with_values: bool,
+    /// Rows of a tile.
+    pub(super) step: usize,
+}
+
+impl<'h, R: Cached> TileWalker<'h, R> {
+    pub(super) fn new(
+        hybrid: &'h Hybrid<'h, R>,
+        columns: usize,
+        rows: usize,
+        with_values: bool,
+    ) -> Self {
+        let width = hybrid.map.query.weights.width;
+        // The more queries, the more of them share a slot.
+        let most =
+            if hybrid.exact.is_routed() { ROUTED.max(tile_rows(width)) } else { tile_rows(width) };
+        let scratch = Scratch::with_capacity(&hybrid.map.query, columns, most.min(rows.max(1)));
+        let shape = Shape::new(hybrid.map, columns);
+        let around = hybrid.exact.near.saturating_mul(2);
+        let keys = most.min(rows.saturating_add(around)).max(1);
+        let keys = Scratch::with_capacity(&hybrid.map.key, columns, keys);
+        // So few that the tile's window fits one block, unless little would be left.
+        let fitting = keys.capacity.saturating_sub(around) / 12 * 12;
+        let step = if 3 * fitting >= keys.capacity { fitting } else { scratch.capacity };
+        Self {
+            hybrid,
+            rows: QueryRows::new(shape, scratch.capacity),
+            step: step.min(scratch.capacity),
+            scratch,
+            keys,
+            window: vec![],
+            routes: Routes::new(hybrid),
+            pairs: Pairs::new(),
+            gathered: Gathered::new(),
+            with_values,
+        }
+    }
+
+    /// Sums of a tile of queries. Its features are in the scratch, its window in blocks.
+    pub(super) fn run<T: Scalar<Real = R>>(
+        &mut self,
+        known: &Known<R>,
+        (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+        rows: &[usize],
+    ) -> Result<()> {
+        let Self { hybrid, scratch, keys, window, routes, pairs, gathered, .. } = self;
+        let (side, sums) = (&hybrid.map.query, &known.sums);
+        query_tile_features(side, sums, q, rows, scratch)?;
+        let denominators = scratch.terms.clone();
+        scratch.compute_terms(side, rows.len());
+        routes.find(side, scratch, rows.len(), &known.lists, &sums.exponents);
+        let Scratch { kernels, features, stride, values, terms, row_exponents, .. } = scratch;
+        let p = (&features[..], *stride);
+        let right = (&sums.values[..], sums.width);
+        Product::new(kernels, p, rows.len()).rows(side.features, right, values);
+        let (row_terms, numerators) = (&terms[..], &values[..]);
+        let denominators = &denominators[..];
+        let estimated = Estimated { denominators, row_exponents, row_terms, numerators };
+        self.rows.start(hybrid, q, rows, 0, estimated)?;
+        window_blocks(hybrid, (k, v), rows, known, keys, window, self.with_values)?;
+        let positions = self.rows.positions.clone();
+        let mut correct = Correct { rows: &mut self.rows, pairs, gathered, p };
+        for block in window.iter() {
+            visit_window(hybrid, false, &positions, block, &mut correct);
+        }
+        visit_lists(hybrid, false, &positions, &known.lists, routes, &mut correct);
+        Ok(())
+    }
+}
+
+/// The keys of the windows of a tile of queries, in as many blocks as the scratch makes of them.
+fn window_blocks<R: Cached, T: Scalar<Real = R>>(
+    hybrid: &Hybrid<'_, R>,
+    (k, v): (Strided<'_, T>, Strided<'_, T>),
+    rows: &[usize],
+    known: &Known<R>,
+    scratch: &mut Scratch<R>,
+    blocks: &mut Vec<Block<R>>,
+    with_values: bool,
+) -> Result<()> {
+    let near = hybrid.exact.near;
+    if near == 0 {
+        return Ok(());
+    }
+    let (first, last) = (rows[0].saturating_sub(near), rows[rows.len() - 1].saturating_add(near));
+    let start = known.visible.partition_point(|&j| j < first);
+    let end = known.visible.partition_point(|&j| j <= last);
+    let parts = known.visible[start..end].chunks(scratch.capacity);
+    blocks.resize_with(parts.len(), || Block::new(Shape::new(hybrid.map, v.columns)));
+    for (block, rows) in blocks.iter_mut().zip(parts) {
+        block.keep(0, 0);
+        block.load(hybrid, (k, v), rows, scratch)?;
+        block.refresh(&hybrid.map.key, &known.sums.exponents);
+        block.turn(with_values);
+    }
+    Ok(())
+}

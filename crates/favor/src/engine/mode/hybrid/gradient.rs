@@ -1,0 +1,417 @@
+//! Gradients where queries and exact keys meet.
+//!
+//! With `g = dO/D`, `δ = −g·O` and `t_ij = g_i·v_j + δ_i`, an exact pair gives `e_ij t_ij` to its logit, and
+//! takes the same of its estimate back from the log-features: `P_im F_jm t_ij`, in the features' units.
+
+use super::block::Block;
+use super::rows::{Gathered, Meeting, Pairs, QueryRows, gather};
+use super::tile::{Hide, Source, Visitor};
+use super::{Hybrid, Shape};
+use crate::engine::mode::hybrid::lists::Lists;
+use crate::engine::tile::{GradientTile, OutputGradients, Scratch};
+use crate::map::Cached;
+use crate::simd::{Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real};
+use std::f64::consts::LN_2;
+
+/// Gradients of the keys of a block, before they go through the map.
+#[derive(Debug, Clone)]
+pub(super) struct BlockGradient<R> {
+    /// Of the log-features, before they are multiplied by the features; `width` numbers per key.
+    logs: Vec<R>,
+    /// `Σ_i e_ij t_ij · scaled query i`, `dim_padded` numbers per key.
+    keys: Vec<R>,
+    /// `Σ_i e_ij t_ij`.
+    sums: Vec<R>,
+    values: Vec<R>,
+}
+
+impl<R: Real> BlockGradient<R> {
+    fn new(block: &Block<R>) -> Self {
+        let Shape { dim_padded, width, value_width, .. } = block.shape;
+        let zeros = |size: usize| vec![R::ZERO; block.len() * size];
+        Self {
+            logs: zeros(width),
+            keys: zeros(dim_padded),
+            sums: zeros(1),
+            values: zeros(value_width),
+        }
+    }
+}
+
+/// Gradients of all keys and values of a head.
+pub(super) struct KeyGradients<'h, R: Real> {
+    hybrid: &'h Hybrid<'h, R>,
+    shape: Shape,
+    /// `dim_padded` and `value_width` numbers per key.
+    pub(super) keys: Vec<R>,
+    pub(super) values: Vec<R>,
+    scratch: Scratch<R>,
+    tile: GradientTile<R>,
+    pub(super) first: Option<BlockGradient<R>>,
+    pub(super) worst: Option<BlockGradient<R>>,
+    pub(super) slots: Vec<Option<BlockGradient<R>>>,
+}
+
+impl<'h, R: Cached> KeyGradients<'h, R> {
+    pub(super) fn new(hybrid: &'h Hybrid<'h, R>, columns: usize, keys: usize) -> Self {
+        let shape = Shape::new(hybrid.map, columns);
+        let scratch = Scratch::new(&hybrid.map.key, columns, keys);
+        Self {
+            hybrid,
+            shape,
+            keys: vec![R::ZERO; keys * shape.dim_padded],
+            values: vec![R::ZERO; keys * shape.value_width],
+            tile: GradientTile::new(&hybrid.map.key, &scratch),
+            scratch,
+            first: None,
+            worst: None,
+            slots: vec![None; shape.features],
+        }
+    }
+
+    /// Adds the gradients of a block to those of its keys.
+    pub(super) fn add(&mut self, block: &Block<R>, gradient: &BlockGradient<R>) {
+        let Shape { dim, dim_padded, width, columns, value_width, .. } = self.shape;
+        let side = &self.hybrid.map.key;
+        let kernel = self.hybrid.kernel;
+        let square = 2.0 * kernel.alpha() * kernel.scale().powi(2);
+        let zeros = vec![R::ZERO; width.max(self.scratch.capacity)];
+        let rows: Vec<usize> = (0..block.len()).collect();
+        for rows in rows.chunks(self.scratch.capacity) {
+            let first = rows[0];
+            let stride = self.scratch.stride;
+            self.scratch.move_rows(side, &block.keys[first * dim_padded..], rows.len());
+            for (n, &r) in rows.iter().enumerate() {
+                let range = n * stride..n * stride + width;
+                self.scratch.features[range.clone()]
+                    .copy_from_slice(&block.features[r * width..(r + 1) * width]);
+                self.tile.logs[range].copy_from_slice(&gradient.logs[r * width..(r + 1) * width]);
+            }
+            self.tile.write_vectors(side, &self.scratch, &zeros, &zeros, true, rows.len());
+            for (n, &r) in rows.iter().enumerate() {
+                let j = block.positions[r];
+                let out = &mut self.keys[j * dim_padded..][..dim];
+                let slope = R::from_f64(square * gradient.sums[r].to_f64());
+                let ln_2 = R::from_f64(LN_2);
+                for (l, out) in out.iter_mut().enumerate() {
+                    let features = side.scale * self.tile.vectors[n * dim_padded + l];
+                    let exact = ln_2 * gradient.keys[r * dim_padded + l];
+                    *out = *out + (features + exact + slope * block.keys[r * dim_padded + l]);
+                }
+                let out = &mut self.values[j * value_width..][..columns];
+                let own = &gradient.values[r * value_width..];
+                out.iter_mut().zip(own).for_each(|(o, x)| *o = *o + *x);
+            }
+        }
+    }
+
+    /// Adds what the blocks of the lists have gathered.
+    pub(super) fn add_lists(&mut self, lists: &Lists<R>) {
+        if let Some(gradient) = self.first.take() {
+            self.add(&lists.first, &gradient);
+        }
+        if let Some(gradient) = self.worst.take() {
+            self.add(&lists.worst, &gradient);
+        }
+        for (m, slot) in lists.slots.iter().enumerate() {
+            if let Some(gradient) = self.slots[m].take() {
+                self.add(&slot.members, &gradient);
+            }
+        }
+    }
+}
+
+/// The gradient of a tile of queries, and of the keys that it meets.
+pub(super) struct TileGradient<'a, R: Cached> {
+    pub(super) rows: &'a QueryRows<R>,
+    pub(super) p: (&'a [R], usize),
+    /// Of the outputs, divided by the denominators in the rows' units.
+    pub(super) outputs: &'a OutputGradients<R>,
+    /// Of the log-features of the queries, rows as far apart as those of `p`.
+    pub(super) logs: &'a mut [R],
+    pub(super) queries: &'a mut QuerySums<R>,
+    pub(super) keys: (&'a mut Option<BlockGradient<R>>, &'a mut ListGradients<'a, R>),
+    pub(super) buffers: &'a mut Buffers<R>,
+}
+
+/// The blocks of lists whose gradients are gathered over many tiles.
+pub(super) struct ListGradients<'a, R> {
+    pub(super) first: &'a mut Option<BlockGradient<R>>,
+    pub(super) worst: &'a mut Option<BlockGradient<R>>,
+    pub(super) slots: &'a mut [Option<BlockGradient<R>>],
+}
+
+/// `Σ_j e_ij t_ij k_j` and `Σ_j e_ij t_ij` of a tile of queries.
+pub(super) struct QuerySums<R> {
+    pub(super) keys: Vec<R>,
+    pub(super) sums: Vec<R>,
+}
+
+/// Memory for pairs on the way back.
+pub(super) struct Buffers<R: Real> {
+    pub(super) pairs: Pairs<R>,
+    pub(super) gathered: Gathered<R>,
+    corrected: Vec<R>,
+    t: Vec<R>,
+    /// `−g t` of the pairs, in the features' units.
+    back: Vec<R>,
+    exponents: Vec<R>,
+    factors: Vec<R>,
+    delta: Vec<R>,
+    unused: (Vec<R>, Vec<R>),
+    g: Vec<R>,
+    logs: Vec<R>,
+    keys: Vec<R>,
+    sums: Vec<R>,
+}
+
+impl<R: Cached> Buffers<R> {
+    pub(super) fn new() -> Self {
+        Self {
+            pairs: Pairs::new(),
+            gathered: Gathered::new(),
+            corrected: vec![],
+            t: vec![],
+            back: vec![],
+            exponents: vec![],
+            factors: vec![],
+            delta: vec![],
+            unused: (vec![], vec![]),
+            g: vec![],
+            logs: vec![],
+            keys: vec![],
+            sums: vec![],
+        }
+    }
+}
+
+/// What the pairs of a meeting are multiplied with, and added to.
+struct Ends<'a, R> {
+    g: (&'a [R], usize),
+    logs: (&'a mut [R], usize),
+    keys: &'a mut [R],
+    sums: &'a mut [R],
+}
+
+/// The gradients of one meeting, given exponents, factors and `δ` of its rows in the buffers.
+fn meet<R: Cached>(
+    buffers: &mut Buffers<R>,
+    meeting: &Meeting<'_, R>,
+    ends: Ends<'_, R>,
+    gradient: &mut BlockGradient<R>,
+    hide_pairs: Hide<'_, R>,
+) {
+    let Meeting { rows, q, p, block, range: (start, end) } = *meeting;
+    let (count, shape) = (end - start, block.shape);
+    if rows == 0 || count == 0 {
+        return;
+    }
+    let width = buffers.pairs.multiply(meeting);
+    let Buffers { pairs, corrected, t, back, exponents, factors, delta, unused, .. } = buffers;
+    let Pairs { kernels, weights, estimates, constants, .. } = pairs;
+    for (i, (w, h)) in weights.chunks_mut(width).zip(estimates.chunks_mut(width)).enumerate() {
+        super::rows::hide(w, h, count..width);
+        hide_pairs(i, w, h);
+    }
+    let tile = Layout { rows, columns: width, stride: width };
+    unused.0.resize(rows, R::ZERO);
+    unused.1.resize(rows, R::ZERO);
+    let (denominators, shrink) = (&mut unused.0, &mut unused.1);
+    // The exponents are at least those of any weight already, and stay.
+    kernels.softmax_rows(tile, weights, Some(constants), exponents, denominators, shrink);
+    corrected.clear();
+    corrected.extend_from_slice(weights);
+    kernels.take_back(tile, corrected, estimates, factors, denominators);
+    t.resize(rows * width, R::ZERO);
+    values_product(kernels, meeting, ends.g, width, t);
+    back.resize(rows * width, R::ZERO);
+    for i in 0..rows {
+        let (delta, factor) = (delta[i], factors[i]);
+        let mut sum = R::ZERO;
+        let range = i * width..i * width + width;
+        let numbers = weights[range.clone()].iter_mut().zip(&estimates[range.clone()]);
+        let others = t[range.clone()].iter().zip(&mut back[range]);
+        for ((w, h), (t, b)) in numbers.zip(others) {
+            let t = *t + delta;
+            *w = *w * t;
+            sum = sum + *w;
+            // Where an estimate is zero, all products of features in it are.
+            *b = if *h == R::ZERO { R::ZERO } else { R::ZERO - factor * t };
+        }
+        ends.sums[i] = ends.sums[i] + sum;
+    }
+    let Shape { dim_padded, width: f_width, value_width, .. } = shape;
+    let plain = |columns: usize, b_row: usize, c_row: usize| Gemm {
+        rows,
+        columns,
+        depth: count,
+        a: (width, 1),
+        b_row,
+        b_panel: 2 * kernels.lanes,
+        c_row,
+        accumulate: true,
+        prefetch: Prefetch::default(),
+    };
+    let keys = &block.keys[start * dim_padded..];
+    kernels.gemm(&plain(dim_padded, dim_padded, dim_padded), weights, keys, ends.keys);
+    let features = &block.features[start * f_width..];
+    kernels.gemm(&plain(f_width, f_width, ends.logs.1), back, features, ends.logs.0);
+    // The other way round: keys as rows, queries summed over.
+    let turned = |columns: usize, b_row: usize| Gemm {
+        rows: count,
+        columns,
+        depth: rows,
+        a: (1, width),
+        b_row,
+        b_panel: 2 * kernels.lanes,
+        c_row: columns,
+        accumulate: true,
+        prefetch: Prefetch::default(),
+    };
+    let out = &mut gradient.keys[start * dim_padded..];
+    kernels.gemm(&turned(dim_padded, q.1), weights, q.0, out);
+    kernels.gemm(&turned(f_width, p.1), back, p.0, &mut gradient.logs[start * f_width..]);
+    let out = &mut gradient.values[start * value_width..];
+    kernels.gemm(&turned(value_width, ends.g.1), corrected, ends.g.0, out);
+    for row in weights.chunks(width) {
+        let sums = &mut gradient.sums[start..end];
+        sums.iter_mut().zip(row).for_each(|(s, w)| *s = *s + *w);
+    }
+}
+
+/// `out_ij = g_i · v_j`.
+fn values_product<R: Real>(
+    kernels: &Kernels<R>,
+    meeting: &Meeting<'_, R>,
+    (g, stride): (&[R], usize),
+    width: usize,
+    out: &mut [R],
+) {
+    let Meeting { rows, block, range: (start, end), .. } = *meeting;
+    let Shape { columns, value_width, .. } = block.shape;
+    match block.turned(start).filter(|_| block.is_turned(true)) {
+        Some(turned) => {
+            let shape = Gemm {
+                rows,
+                columns: width,
+                depth: columns,
+                a: (stride, 1),
+                b_row: turned.width,
+                b_panel: 2 * kernels.lanes,
+                c_row: width,
+                accumulate: false,
+                prefetch: Prefetch::default(),
+            };
+            kernels.gemm(&shape, g, &turned.values[start..], out);
+        }
+        None => {
+            let shape = GemmTransposed {
+                rows,
+                columns: end - start,
+                depth: value_width,
+                a_row: stride,
+                b_row: value_width,
+                c_row: width,
+            };
+            kernels.inner(&shape, g, &block.values[start * value_width..], out);
+        }
+    }
+}
+
+impl<R: Cached> TileGradient<'_, R> {
+    fn block_gradient(&mut self, source: Source) -> &mut Option<BlockGradient<R>> {
+        match source {
+            Source::Window => self.keys.0,
+            Source::First => self.keys.1.first,
+            Source::Worst => self.keys.1.worst,
+            Source::Slot(m) => &mut self.keys.1.slots[m],
+        }
+    }
+}
+
+impl<R: Cached> Visitor<R> for TileGradient<'_, R> {
+    fn strip(
+        &mut self,
+        source: Source,
+        (first, last): (usize, usize),
+        block: &Block<R>,
+        range: (usize, usize),
+        hide: Hide<'_, R>,
+    ) {
+        let mut gradient =
+            self.block_gradient(source).take().unwrap_or_else(|| BlockGradient::new(block));
+        let Shape { dim_padded, .. } = block.shape;
+        let (stride, g_width) = (self.p.1, self.outputs.width);
+        let Self { rows, outputs, buffers, .. } = self;
+        for (to, from) in [
+            (&mut buffers.exponents, &rows.exponents),
+            (&mut buffers.factors, &rows.factors),
+            (&mut buffers.delta, &outputs.delta),
+        ] {
+            to.clear();
+            to.extend_from_slice(&from[first..last]);
+        }
+        let meeting = Meeting {
+            rows: last - first,
+            q: (&rows.scaled[first * dim_padded..], dim_padded),
+            p: (&self.p.0[first * stride..], stride),
+            block,
+            range,
+        };
+        let ends = Ends {
+            g: (&outputs.g[first * g_width..], g_width),
+            logs: (&mut self.logs[first * stride..], stride),
+            keys: &mut self.queries.keys[first * dim_padded..],
+            sums: &mut self.queries.sums[first..last],
+        };
+        meet(buffers, &meeting, ends, &mut gradient, hide);
+        *self.block_gradient(source) = Some(gradient);
+    }
+
+    fn some(&mut self, source: Source, some: &[usize], block: &Block<R>, hide: Hide<'_, R>) {
+        let mut gradient =
+            self.block_gradient(source).take().unwrap_or_else(|| BlockGradient::new(block));
+        let Shape { dim_padded, width, .. } = block.shape;
+        let g_width = self.outputs.width;
+        let Self { rows, outputs, buffers, .. } = self;
+        for (to, from) in [
+            (&mut buffers.exponents, &rows.exponents),
+            (&mut buffers.factors, &rows.factors),
+            (&mut buffers.delta, &outputs.delta),
+        ] {
+            to.clear();
+            to.extend(some.iter().map(|&i| from[i]));
+        }
+        let mut gathered = std::mem::replace(&mut buffers.gathered, Gathered::new());
+        gathered.take_rows(rows, self.p, some);
+        let [mut g, mut logs, mut keys, mut sums] =
+            [&mut buffers.g, &mut buffers.logs, &mut buffers.keys, &mut buffers.sums]
+                .map(std::mem::take);
+        gather(&mut g, &outputs.g, g_width, g_width, some);
+        for (v, size) in [(&mut logs, width), (&mut keys, dim_padded), (&mut sums, 1)] {
+            v.clear();
+            v.resize(some.len() * size, R::ZERO);
+        }
+        let meeting = Meeting {
+            rows: some.len(),
+            q: (&gathered.q, dim_padded),
+            p: (&gathered.p, width),
+            block,
+            range: (0, block.len()),
+        };
+        let ends =
+            Ends { g: (&g, g_width), logs: (&mut logs, width), keys: &mut keys, sums: &mut sums };
+        meet(buffers, &meeting, ends, &mut gradient, hide);
+        for (n, &i) in some.iter().enumerate() {
+            let add = |to: &mut [R], from: &[R]| {
+                to.iter_mut().zip(from).for_each(|(t, f)| *t = *t + *f);
+            };
+            add(&mut self.logs[i * self.p.1..][..width], &logs[n * width..]);
+            add(&mut self.queries.keys[i * dim_padded..][..dim_padded], &keys[n * dim_padded..]);
+            self.queries.sums[i] = self.queries.sums[i] + sums[n];
+        }
+        (buffers.g, buffers.logs, buffers.keys, buffers.sums) = (g, logs, keys, sums);
+        buffers.gathered = gathered;
+        *self.block_gradient(source) = Some(gradient);
+    }
+}

@@ -1,0 +1,334 @@
+//! Global keys and members of slots.
+
+use super::block::Block;
+use super::rows::{Meeting, Pairs};
+use super::{Hybrid, Shape};
+use crate::Result;
+use crate::engine::tensor::{Scalar, Strided};
+use crate::engine::tile::{Scratch, Sums};
+use crate::map::Cached;
+use crate::reference::MOST_LOG;
+use crate::simd::Real;
+use std::f64::consts::LOG2_E;
+use std::sync::Arc;
+
+/// The largest scores of each slot with the places they belong to, in falling order; of two equals the
+/// earlier stays ahead.
+#[derive(Debug, Clone)]
+pub(super) struct Candidates<R> {
+    most: usize,
+    slots: Vec<Vec<(R, usize)>>,
+    /// What a score must exceed to come into a slot's list.
+    least: Vec<R>,
+}
+
+impl<R: Cached> Candidates<R> {
+    pub(super) fn new(slots: usize, most: usize) -> Self {
+        let least = vec![R::from_f64(f64::NEG_INFINITY); slots];
+        Self { most, slots: vec![vec![]; slots], least }
+    }
+
+    /// Offers a tile of projected keys.
+    pub(super) fn offer_tile(&mut self, rows: &[usize], scratch: &Scratch<R>) {
+        let slots = self.slots.len();
+        for (n, &j) in rows.iter().enumerate() {
+            let (row, term) = (&scratch.features[n * scratch.stride..][..slots], scratch.terms[n]);
+            // Nearly always no slot takes the key: without a branch this goes by vectors.
+            if any_over(row, term, &self.least) {
+                (0..slots).for_each(|m| self.offer(m, row[m] + term, j));
+            }
+        }
+    }
+
+    fn offer(&mut self, slot: usize, score: R, place: usize) {
+        let list = &mut self.slots[slot];
+        if list.len() == self.most && score <= self.least[slot] {
+            return;
+        }
+        let at = list.partition_point(|(s, _)| *s >= score);
+        list.insert(at, (score, place));
+        list.truncate(self.most);
+        if list.len() == self.most {
+            self.least[slot] = list[self.most - 1].0;
+        }
+    }
+
+    /// Adds the candidates among later keys.
+    pub(super) fn merge(&mut self, later: &Self) {
+        for (slot, list) in later.slots.iter().enumerate() {
+            list.iter().for_each(|(score, place)| self.offer(slot, *score, *place));
+        }
+    }
+}
+
+/// The keys beside the window that may be exact for a query.
+#[derive(Debug, Clone)]
+pub(crate) struct Lists<R> {
+    /// First tokens.
+    pub(super) first: Block<R>,
+    /// Keys that the map estimates worst, with how far it is off.
+    pub(super) worst: Block<R>,
+    errors: Vec<f64>,
+    pub(super) slots: Vec<Slot<R>>,
+    /// What a score must exceed to come into a slot's list.
+    least: Vec<R>,
+    /// Sums of the features of the keys that the lists were made of, and their exponents.
+    pub(super) totals: Vec<R>,
+    pub(super) exponents: Vec<R>,
+}
+
+/// The members of a slot.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot<R> {
+    pub(super) members: Arc<Block<R>>,
+    scores: Vec<R>,
+    /// Where the members are, in order.
+    positions: Vec<usize>,
+}
+
+impl<R> Slot<R> {
+    /// Whether the key at `j` is a member.
+    pub(super) fn holds(&self, j: usize) -> bool {
+        self.positions.binary_search(&j).is_ok()
+    }
+
+    fn set(&mut self, members: Arc<Block<R>>) {
+        self.positions.clone_from(&members.positions);
+        self.positions.sort_unstable();
+        self.members = members;
+    }
+}
+
+/// Whether any score exceeds the least of its list. Without a branch this goes by vectors.
+fn any_over<R: Real>(row: &[R], term: R, least: &[R]) -> bool {
+    row.iter().zip(least).fold(false, |any, (x, least)| any | (*x + term > *least))
+}
+
+impl<R: Cached> Lists<R> {
+    pub(super) fn new(hybrid: &Hybrid<'_, R>, shape: Shape) -> Self {
+        let slots = if hybrid.exact.is_routed() { shape.features } else { 0 };
+        let slot =
+            || Slot { members: Arc::new(Block::new(shape)), scores: vec![], positions: vec![] };
+        Self {
+            first: Block::new(shape),
+            worst: Block::new(shape),
+            errors: vec![],
+            slots: (0..slots).map(|_| slot()).collect(),
+            least: vec![R::from_f64(f64::NEG_INFINITY); slots],
+            totals: vec![],
+            exponents: vec![],
+        }
+    }
+
+    pub(super) fn size_in_bytes(&self) -> usize {
+        let slots = self.slots.iter().map(|slot| {
+            let own =
+                slot.scores.len() * size_of::<R>() + slot.positions.len() * size_of::<usize>();
+            slot.members.size_in_bytes() + own
+        });
+        let totals = (self.totals.len() + self.exponents.len()) * size_of::<R>();
+        let global = self.first.size_in_bytes() + self.worst.size_in_bytes();
+        slots.sum::<usize>() + totals + global + self.errors.len() * size_of::<f64>()
+    }
+
+    /// The lists of a sequence whose keys all are known, ready for any tile.
+    pub(super) fn of_all<T: Scalar<Real = R>>(
+        hybrid: &Hybrid<'_, R>,
+        (k, v): (Strided<'_, T>, Strided<'_, T>),
+        visible: &[usize],
+        sums: &Sums<R>,
+        candidates: &Candidates<R>,
+    ) -> Result<Self> {
+        let shape = Shape::new(hybrid.map, v.columns);
+        let side = &hybrid.map.key;
+        let mut lists = Self::new(hybrid, shape);
+        let mut scratch = Scratch::new(side, v.columns, visible.len());
+        let (first, worst) = hybrid.global();
+        let first = first.min(visible.len());
+        lists.first.load(hybrid, (k, v), &visible[..first], &mut scratch)?;
+        if worst > 0 {
+            for rows in visible[first..].chunks(scratch.capacity) {
+                let mut block = Block::new(shape);
+                block.load(hybrid, (k, v), rows, &mut scratch)?;
+                block.refresh(side, &sums.exponents);
+                lists.offer_worst(hybrid, &block, (0, block.len()), &sums.exponents);
+            }
+        }
+        for (slot, list) in lists.slots.iter_mut().zip(&candidates.slots) {
+            let rows: Vec<usize> = list.iter().map(|(_, place)| *place).collect();
+            let mut block = Block::new(shape);
+            block.load(hybrid, (k, v), &rows, &mut scratch)?;
+            block.refresh(side, &sums.exponents);
+            block.turn(false);
+            slot.set(Arc::new(block));
+        }
+        lists.totals.clone_from(&sums.totals);
+        lists.exponents.clone_from(&sums.exponents);
+        for block in [&mut lists.first, &mut lists.worst] {
+            block.refresh(side, &sums.exponents);
+            block.turn(false);
+        }
+        Ok(lists)
+    }
+
+    /// Takes in the rows `start..` of a block whose keys are later than all before, and the sums of all.
+    pub(super) fn update(
+        &mut self,
+        hybrid: &Hybrid<'_, R>,
+        block: &mut Block<R>,
+        start: usize,
+        sums: &Sums<R>,
+    ) {
+        let width = block.shape.width;
+        let (slots, most) = (self.slots.len(), hybrid.exact.members);
+        for j in start..block.len() {
+            let (row, term) = (&block.projections[j * width..][..slots], block.terms[j]);
+            if !any_over(row, term, &self.least) {
+                continue;
+            }
+            for (m, slot) in self.slots.iter_mut().enumerate() {
+                let score = row[m] + term;
+                if score > self.least[m] {
+                    let at = slot.scores.partition_point(|s| *s >= score);
+                    slot.scores.insert(at, score);
+                    slot.scores.truncate(most);
+                    let members = Arc::make_mut(&mut slot.members);
+                    members.insert(at, block, j);
+                    members.keep(0, slot.scores.len());
+                    slot.positions.clone_from(&slot.members.positions);
+                    slot.positions.sort_unstable();
+                    if slot.scores.len() == most {
+                        self.least[m] = slot.scores[most - 1];
+                    }
+                }
+            }
+        }
+        if hybrid.global().1 > 0 && start < block.len() {
+            block.refresh(&hybrid.map.key, &sums.exponents);
+            self.offer_worst(hybrid, block, (start, block.len()), &sums.exponents);
+        }
+        self.totals.clone_from(&sums.totals);
+        self.exponents.clone_from(&sums.exponents);
+    }
+
+    fn offer_worst(
+        &mut self,
+        hybrid: &Hybrid<'_, R>,
+        block: &Block<R>,
+        (start, end): (usize, usize),
+        exponents: &[R],
+    ) {
+        let most = hybrid.global().1;
+        let errors = probe_errors(hybrid, block, (start, end), exponents);
+        for (j, error) in (start..end).zip(errors) {
+            if self.first.positions.contains(&block.positions[j]) {
+                continue;
+            }
+            let at = self.errors.partition_point(|e| *e >= error);
+            if at < most {
+                self.errors.insert(at, error);
+                self.errors.truncate(most);
+                self.worst.insert(at, block, j);
+                self.worst.keep(0, self.errors.len());
+            }
+        }
+    }
+
+    /// Whether the key at `j` is exact for every query.
+    pub(super) fn is_global(&self, j: usize) -> bool {
+        self.first.positions.contains(&j) || self.worst.positions.contains(&j)
+    }
+
+    /// How far the map is off at the worst keys.
+    pub(super) fn errors(&self) -> &[f64] {
+        &self.errors
+    }
+
+    /// Puts the scores of members and the errors of worst keys back.
+    pub(super) fn restore(&mut self, members: Vec<Block<R>>, errors: Vec<f64>, most: usize) {
+        self.errors = errors;
+        for (m, (slot, block)) in self.slots.iter_mut().zip(members).enumerate() {
+            let score = |j: usize| block.projections[j * block.shape.width + m] + block.terms[j];
+            slot.scores = (0..block.len()).map(score).collect();
+            if most > 0 && slot.scores.len() >= most {
+                self.least[m] = slot.scores[most - 1];
+            }
+            slot.set(Arc::new(block));
+        }
+    }
+}
+
+/// How far the map is off at keys, summed over its probes: as [`reference`](mod@crate::reference) has it.
+fn probe_errors<R: Cached>(
+    hybrid: &Hybrid<'_, R>,
+    block: &Block<R>,
+    (start, end): (usize, usize),
+    exponents: &[R],
+) -> Vec<f64> {
+    let mut errors = vec![0.0; end - start];
+    let Some(probes) = hybrid.probes else { return errors };
+    let side = &hybrid.map.query;
+    let Shape { dim_padded, features, .. } = block.shape;
+    let all: Vec<usize> = (0..probes.queries.rows()).collect();
+    let mut scratch = Scratch::<R>::new(side, 1, all.len());
+    let mut pairs = Pairs::<R>::new();
+    for some in all.chunks(scratch.capacity) {
+        let mut rows = vec![R::ZERO; some.len() * dim_padded];
+        for (row, &i) in rows.chunks_mut(dim_padded).zip(some) {
+            row.iter_mut().zip(probes.queries.row(i)).for_each(|(o, x)| *o = R::from_f64(*x));
+        }
+        scratch.move_rows(side, &rows, some.len());
+        scratch.project_moved(side, some.len());
+        scratch.compute_terms(side, some.len());
+        let terms = scratch.terms.clone();
+        let tile = scratch.tile(side, some.len());
+        let zeros = vec![R::ZERO; side.weights.width];
+        let Scratch { kernels, features: p, terms: sums, row_exponents, .. } = &mut scratch;
+        kernels.query_features(tile, p, &side.constants, exponents, &zeros, sums, row_exponents);
+        let scale = R::from_f64(hybrid.logit_scale());
+        rows.iter_mut().for_each(|x| *x = *x * scale);
+        let meeting = Meeting {
+            rows: some.len(),
+            q: (&rows, dim_padded),
+            p: (p, tile.stride),
+            block,
+            range: (start, end),
+        };
+        let width = pairs.multiply(&meeting);
+        let most = MOST_LOG * LOG2_E;
+        for (n, &i) in some.iter().enumerate() {
+            let mean = probes.log_means[i] * LOG2_E;
+            let query = probes.queries.row(i);
+            let own = hybrid.norm_scale() * crate::linalg::dot(query, query) - mean;
+            let shift = row_exponents[n].to_f64() + terms[n].to_f64() - (features as f64).log2();
+            for (j, error) in errors.iter_mut().enumerate() {
+                let logit = pairs.weights[n * width + j].to_f64() + pairs.constants[j].to_f64();
+                let estimate = pairs.estimates[n * width + j].to_f64().log2() + shift - mean;
+                *error += ((logit + own).min(most).exp2() - estimate.min(most).exp2()).abs();
+            }
+        }
+    }
+    errors
+}
+
+/// The places of the largest products, in falling order; of two equals the earlier first.
+pub(super) fn largest_products<R: Real>(
+    products: impl Iterator<Item = R>,
+    scores: &mut [R],
+    out: &mut [usize],
+) {
+    let most = out.len();
+    let mut found = 0;
+    for (m, score) in products.enumerate() {
+        if found == most && score <= scores[most - 1] {
+            continue;
+        }
+        let mut at = if found < most { found } else { most - 1 };
+        found = (found + 1).min(most);
+        while at > 0 && scores[at - 1] < score {
+            (scores[at], out[at]) = (scores[at - 1], out[at - 1]);
+            at -= 1;
+        }
+        (scores[at], out[at]) = (score, m);
+    }
+}

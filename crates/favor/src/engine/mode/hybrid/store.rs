@@ -1,0 +1,118 @@
+//! The state of causal attention as arrays, and back.
+
+use super::Shape;
+use super::block::Block;
+use super::causal::State;
+use crate::map::Cached;
+use crate::store::{Array, File};
+use crate::{Error, Result};
+use std::sync::Arc;
+
+fn name(place: usize, what: &str) -> String {
+    format!("exact.{place}.{what}")
+}
+
+fn wide<R: Cached>(numbers: &[R]) -> impl Iterator<Item = f64> {
+    numbers.iter().map(|x| x.to_f64())
+}
+
+impl<R: Cached> State<R> {
+    fn blocks(&self) -> impl Iterator<Item = &Block<R>> {
+        let slots = self.lists.slots.iter().map(|slot| &*slot.members);
+        [&self.recent, &self.lists.first, &self.lists.worst].into_iter().chain(slots)
+    }
+
+    /// All but the sums, as arrays whose names begin with the place of the head.
+    pub(crate) fn to_arrays(&self, place: usize) -> Vec<Array<'static>> {
+        let mut arrays = vec![];
+        let mut put = |what: &str, numbers: Vec<f64>| {
+            arrays.push(Array::f64(name(place, what), [numbers.len()], &numbers));
+        };
+        let each = |part: &dyn Fn(&Block<R>) -> Vec<f64>| -> Vec<f64> {
+            self.blocks().flat_map(part).collect()
+        };
+        put("counts", each(&|b| vec![b.len() as f64]));
+        put("positions", each(&|b| b.positions.iter().map(|p| *p as f64).collect()));
+        put("keys", each(&|b| wide(&b.keys).collect()));
+        put("values", each(&|b| wide(&b.values).collect()));
+        put("constants", each(&|b| wide(&b.constants).collect()));
+        put("projections", each(&|b| wide(&b.projections).collect()));
+        put("terms", each(&|b| wide(&b.terms).collect()));
+        put("errors", self.lists.errors().to_vec());
+        put("totals", wide(&self.lists.totals).collect());
+        put("exponents", wide(&self.lists.exponents).collect());
+        arrays
+    }
+
+    /// Takes up what [`to_arrays`](Self::to_arrays) left after `tokens` tokens with `most` members of a slot,
+    /// in a state before its first token.
+    pub(crate) fn restore<H>(
+        &mut self,
+        shape: Shape,
+        file: &File<'_, H>,
+        place: usize,
+        (tokens, most): (usize, usize),
+    ) -> Result<()> {
+        let bad = |reason: &str| Error::invalid("decode state", reason.to_string());
+        let read = |what: &str| file.f64(&name(place, what)).map(|(_, numbers)| numbers);
+        let finite = |what: &str| -> Result<Vec<R>> {
+            let numbers: Vec<R> = read(what)?.into_iter().map(R::from_f64).collect();
+            if numbers.iter().all(|x| x.is_finite()) {
+                Ok(numbers)
+            } else {
+                Err(bad("numbers of exact keys that are not finite"))
+            }
+        };
+        let counts: Vec<usize> = read("counts")?.into_iter().map(|n| n as usize).collect();
+        let total = counts.iter().try_fold(0_usize, |sum, n| sum.checked_add(*n));
+        let total = total.filter(|n| *n <= usize::MAX / 65536);
+        let Some(total) = total.filter(|_| counts.len() == 3 + self.lists.slots.len()) else {
+            return Err(bad("exact keys of the wrong number"));
+        };
+        let positions: Vec<usize> = read("positions")?.into_iter().map(|p| p as usize).collect();
+        let (keys, values) = (finite("keys")?, finite("values")?);
+        let (constants, terms) = (finite("constants")?, finite("terms")?);
+        let projections = finite("projections")?;
+        let (errors, totals) = (read("errors")?, finite("totals")?);
+        let exponents: Vec<R> = read("exponents")?.into_iter().map(R::from_f64).collect();
+        let fits = positions.len() == total
+            && positions.iter().all(|p| *p < tokens)
+            && keys.len() == total * shape.dim_padded
+            && values.len() == total * shape.value_width
+            && (constants.len(), terms.len()) == (total, total)
+            && projections.len() == total * shape.width
+            && errors.len() == counts[2]
+            && errors.iter().all(|e| !e.is_nan())
+            && totals.len() == exponents.len()
+            && [0, shape.width].contains(&totals.len())
+            && exponents.iter().all(|e| !e.to_f64().is_nan());
+        if !fits {
+            return Err(bad("exact keys of the wrong shape"));
+        }
+        let mut start = 0;
+        let mut blocks = counts.iter().map(|&count| {
+            let rows = start..start + count;
+            start += count;
+            let cut =
+                |numbers: &[R], size: usize| numbers[rows.start * size..rows.end * size].to_vec();
+            let mut block = Block::new(shape);
+            block.positions = positions[rows.clone()].to_vec();
+            block.keys = cut(&keys, shape.dim_padded);
+            block.values = cut(&values, shape.value_width);
+            block.constants = cut(&constants, 1);
+            block.projections = cut(&projections, shape.width);
+            block.terms = cut(&terms, 1);
+            block
+        });
+        let lists = Arc::make_mut(&mut self.lists);
+        let (recent, first, worst) = (blocks.next(), blocks.next(), blocks.next());
+        if let (Some(recent), Some(first), Some(worst)) = (recent, first, worst) {
+            (self.recent, lists.first, lists.worst) = (recent, first, worst);
+        }
+        let members: Vec<Block<R>> = blocks.collect();
+        (lists.totals, lists.exponents) = (totals, exponents);
+        lists.restore(members, errors, most);
+        self.position = tokens;
+        Ok(())
+    }
+}

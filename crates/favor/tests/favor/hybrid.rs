@@ -1,0 +1,449 @@
+//! Attention with exact keys against its plain definition, in every mode.
+
+use crate::common::{moments, normal};
+use favor::diagnose::Estimator;
+use favor::draw::Stream;
+use favor::learned::{Calibration, LearnOptions, learn_maps};
+use favor::reference::{
+    Mask, exact_attention, exact_key_sets, feature_attention, hybrid_attention,
+};
+use favor::{
+    AttentionOptions, DecodeState, ExactKeys, Family, FeatureMap, FeatureSpec, Kernel, Matrix,
+    Method, Qkv, Scalar, Side, Tensor, attention, attention_backward,
+};
+
+const DIM: usize = 6;
+const COLUMNS: usize = 5;
+
+/// A window, global keys, routed keys, and all of them.
+fn sets() -> Vec<ExactKeys> {
+    let none = ExactKeys::NONE;
+    vec![
+        none,
+        none.near(7),
+        none.near(130),
+        none.global(5),
+        none.routed(3, 4),
+        none.near(9).global(4).routed(2, 6),
+        none.near(1).global(1).routed(1, 200),
+    ]
+}
+
+struct Head {
+    q: Matrix<f64>,
+    k: Matrix<f64>,
+    v: Matrix<f64>,
+}
+
+impl Head {
+    fn new(seed: u64, queries: usize, keys: usize) -> Self {
+        let q = normal(seed, queries, DIM, 0.1, 1.0);
+        let k = normal(seed + 1, keys, DIM, -0.1, 1.2);
+        Self { q, k, v: normal(seed + 2, keys, COLUMNS, 0.3, 1.0) }
+    }
+
+    fn map(&self, family: Family, kernel: Kernel) -> FeatureMap {
+        let spec = FeatureSpec::new(family, 24).kernel(kernel).seed(3);
+        spec.fit(&moments(&self.q), &moments(&self.k)).unwrap()
+    }
+
+    fn inputs(&self) -> Qkv<'_, f64> {
+        Qkv::new(tensor(&self.q), tensor(&self.k), tensor(&self.v))
+    }
+
+    fn run(&self, map: &FeatureMap, exact: ExactKeys, mask: Mask<'_>) -> Vec<f64> {
+        let options = AttentionOptions::new().causal(mask.causal).key_mask(mask.keys);
+        let method = Method::Hybrid { maps: std::slice::from_ref(map), exact: &[exact] };
+        attention(method, self.inputs(), &options).unwrap()
+    }
+
+    fn plain(&self, map: &FeatureMap, exact: ExactKeys, mask: Mask<'_>) -> Matrix<f64> {
+        hybrid_attention(map, exact, self.q.view(), self.k.view(), self.v.view(), mask).unwrap()
+    }
+}
+
+fn tensor(m: &Matrix<f64>) -> Tensor<'_, f64> {
+    Tensor::new(m.as_slice(), [1, 1, m.rows(), m.columns()]).unwrap()
+}
+
+/// A map learned on a few short sequences: it has probes.
+fn learned() -> FeatureMap {
+    let x = normal(71, 6 * 80, DIM, 0.0, 1.1);
+    let t = Tensor::new(x.as_slice(), [6, 1, 80, DIM]).unwrap();
+    let spec = FeatureSpec::new(Family::Balanced, 24).kernel(Kernel::attention(DIM));
+    let options = LearnOptions::new().steps(40);
+    learn_maps(spec, Calibration::new(t, t), &options).unwrap().remove(0).map
+}
+
+fn worst(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, |m, d| {
+        assert!(!d.is_nan());
+        m.max(d)
+    })
+}
+
+#[test]
+fn the_engine_follows_the_definition() {
+    let attention_kernel = Kernel::attention(DIM);
+    let gaussian = Kernel::gaussian().scaled(0.6).unwrap();
+    for (seed, length) in [(10, 1), (20, 47), (30, 200), (40, 331)] {
+        let head = Head::new(seed, length, length);
+        let padding: Vec<bool> = (0..length).map(|j| j % 5 != 1 && j / 20 != 3).collect();
+        let maps = [
+            head.map(Family::Balanced, attention_kernel),
+            head.map(Family::Pos, attention_kernel),
+            head.map(Family::Sde, gaussian),
+            learned(),
+        ];
+        for (n, map) in maps.iter().enumerate() {
+            for exact in sets() {
+                for causal in [false, true] {
+                    for keys in [None, Some(&padding[..])] {
+                        let mask = Mask { causal, keys };
+                        let off = worst(
+                            &head.run(map, exact, mask),
+                            head.plain(map, exact, mask).as_slice(),
+                        );
+                        let masked = keys.is_some();
+                        let what = format!("{length}, map {n}, {exact}, {causal}, mask {masked}");
+                        assert!(off < 1e-10, "{what}: {off:e}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn queries_may_be_others_than_keys() {
+    for (queries, keys) in [(300, 70), (5, 400), (1, 1)] {
+        let head = Head::new(50, queries, keys);
+        let padding: Vec<bool> = (0..keys).map(|j| j % 3 != 1).collect();
+        for map in [head.map(Family::Balanced, Kernel::attention(DIM)), learned()] {
+            for exact in sets().into_iter().filter(|e| e.near == 0) {
+                for keys in [None, Some(&padding[..])] {
+                    let mask = Mask { causal: false, keys };
+                    let off = worst(
+                        &head.run(&map, exact, mask),
+                        head.plain(&map, exact, mask).as_slice(),
+                    );
+                    assert!(off < 1e-10, "{queries} {keys:?}, {exact}: {off:e}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn both_ends_are_exact_attention_and_features() {
+    let head = Head::new(60, 150, 150);
+    let map = head.map(Family::Balanced, Kernel::attention(DIM));
+    let (q, k, v) = (head.q.view(), head.k.view(), head.v.view());
+    for causal in [false, true] {
+        let mask = Mask { causal, keys: None };
+        let exact = exact_attention(map.kernel(), q, k, v, mask).unwrap();
+        for all in [ExactKeys::ALL, ExactKeys::NONE.near(150), ExactKeys::NONE.near(10_000)] {
+            let off = worst(&head.run(&map, all, mask), exact.as_slice());
+            assert!(off < 1e-11, "{all}, {causal}: {off:e}");
+        }
+        let features = feature_attention(&map, q, k, v, mask).unwrap();
+        assert!(worst(&head.run(&map, ExactKeys::NONE, mask), features.as_slice()) < 1e-11);
+    }
+    let mask = Mask::none();
+    let exact = exact_attention(map.kernel(), q, k, v, mask).unwrap();
+    let off = worst(&head.run(&map, ExactKeys::NONE.global(150), mask), exact.as_slice());
+    assert!(off < 1e-11, "{off:e}");
+}
+
+/// Whether the choice of exact keys survives the rounding of `f32`: no score is near another.
+fn clear_rows(head: &Head, map: &FeatureMap, exact: ExactKeys, mask: Mask<'_>) -> Vec<bool> {
+    let exact_sets = |q: &Matrix<f64>, k: &Matrix<f64>| {
+        exact_key_sets(map, exact, q.view(), k.view(), mask).unwrap()
+    };
+    let own = exact_sets(&head.q, &head.k);
+    let mut clear = vec![true; own.len()];
+    // Sets that small changes do not change.
+    for seed in 0..6 {
+        let mut stream = Stream::new(seed, 5);
+        let mut moved = |m: &Matrix<f64>, size: f64| {
+            Matrix::from_fn(m.rows(), m.columns(), |i, l| m[(i, l)] + size * stream.normal())
+        };
+        let (q, k) = (moved(&head.q, 1e-4), moved(&head.k, 1e-4));
+        for ((clear, a), b) in clear.iter_mut().zip(&own).zip(&exact_sets(&q, &k)) {
+            *clear &= a == b;
+        }
+    }
+    clear
+}
+
+fn narrow_runs<T: Scalar>(tolerance: f64, from: impl Fn(f64) -> T, to: impl Fn(T) -> f64) {
+    let mut compared = 0;
+    for seed in [80, 81, 82] {
+        let head = Head::new(seed, 250, 250);
+        // What the narrow format can hold.
+        let round =
+            |m: &Matrix<f64>| Matrix::from_fn(m.rows(), m.columns(), |i, l| to(from(m[(i, l)])));
+        let head = Head { q: round(&head.q), k: round(&head.k), v: round(&head.v) };
+        for map in [head.map(Family::Balanced, Kernel::attention(DIM)), learned()] {
+            for exact in sets() {
+                for causal in [false, true] {
+                    let mask = Mask { causal, keys: None };
+                    let narrow = |m: &Matrix<f64>| -> Vec<T> {
+                        m.as_slice().iter().map(|x| from(*x)).collect()
+                    };
+                    let [q, k, v] = [&head.q, &head.k, &head.v].map(|m| (narrow(m), m.columns()));
+                    let t = |(data, columns): &'_ (Vec<T>, usize)| {
+                        [1, 1, data.len() / columns, *columns]
+                    };
+                    let inputs = Qkv::new(
+                        Tensor::new(&q.0, t(&q)).unwrap(),
+                        Tensor::new(&k.0, t(&k)).unwrap(),
+                        Tensor::new(&v.0, t(&v)).unwrap(),
+                    );
+                    let options = AttentionOptions::new().causal(causal);
+                    let method =
+                        Method::Hybrid { maps: std::slice::from_ref(&map), exact: &[exact] };
+                    let ours = attention(method, inputs, &options).unwrap();
+                    let plain = head.plain(&map, exact, mask);
+                    let clear = clear_rows(&head, &map, exact, mask);
+                    for (i, row) in ours.chunks(COLUMNS).enumerate().filter(|(i, _)| clear[*i]) {
+                        let row: Vec<f64> = row.iter().map(|x| to(*x)).collect();
+                        let off = worst(&row, plain.row(i));
+                        assert!(off < tolerance, "{exact}, causal {causal}, row {i}: {off:e}");
+                        compared += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(compared > 10_000, "{compared} rows compared");
+}
+
+/// Rounding is some hundred operations of an epsilon, amplified by what is taken back: at most 2¹⁰.
+#[test]
+fn narrow_formats_follow_the_definition() {
+    narrow_runs::<f32>(1e-3, |x| x as f32, f64::from);
+    narrow_runs::<half::f16>(5e-3, half::f16::from_f64, half::f16::to_f64);
+}
+
+#[test]
+fn packed_sequences_see_nothing_else() {
+    let offsets = [0, 3, 100, 101, 260];
+    let head = Head::new(90, 260, 260);
+    let map = head.map(Family::Balanced, Kernel::attention(DIM));
+    for exact in sets() {
+        for causal in [false, true] {
+            let options = AttentionOptions::new().causal(causal).offsets(Some(&offsets));
+            let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &[exact] };
+            let packed = attention(method, head.inputs(), &options).unwrap();
+            for w in offsets.windows(2) {
+                let cut = |m: &Matrix<f64>| {
+                    Matrix::from_fn(w[1] - w[0], m.columns(), |i, l| m[(w[0] + i, l)])
+                };
+                let part = Head { q: cut(&head.q), k: cut(&head.k), v: cut(&head.v) };
+                let alone = part.run(&map, exact, Mask { causal, keys: None });
+                assert_eq!(packed[w[0] * COLUMNS..w[1] * COLUMNS], alone, "{exact}, {causal}");
+            }
+        }
+    }
+}
+
+#[test]
+fn padding_and_the_future_change_nothing() {
+    let (head, longer) = (Head::new(100, 170, 170), Head::new(110, 230, 230));
+    let map = head.map(Family::Balanced, Kernel::attention(DIM));
+    let join = |a: &Matrix<f64>, b: &Matrix<f64>| {
+        Matrix::from_fn(230, a.columns(), |i, l| if i < 170 { a[(i, l)] } else { 3.0 * b[(i, l)] })
+    };
+    let longer = Head {
+        q: join(&head.q, &longer.q),
+        k: join(&head.k, &longer.k),
+        v: join(&head.v, &longer.v),
+    };
+    let padding: Vec<bool> = (0..230).map(|j| j < 170).collect();
+    for exact in sets() {
+        let alone = head.run(&map, exact, Mask::none());
+        let padded = longer.run(&map, exact, Mask::none().keys(&padding));
+        assert!(worst(&alone, &padded[..alone.len()]) < 1e-12, "{exact}");
+        let alone = head.run(&map, exact, Mask::causal());
+        let longer = longer.run(&map, exact, Mask::causal());
+        assert!(worst(&alone, &longer[..alone.len()]) < 1e-12, "{exact}");
+    }
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let length = 2500;
+    let head = Head::new(120, length, length);
+    let map = head.map(Family::Balanced, Kernel::attention(DIM));
+    let exact = [ExactKeys::NONE.near(9).global(4).routed(2, 6)];
+    let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &exact };
+    for causal in [false, true] {
+        let run = |threads: usize| {
+            let options = AttentionOptions::new().causal(causal).threads(Some(threads));
+            let out = attention(method, head.inputs(), &options).unwrap();
+            let o = Tensor::new(&out, [1, 1, length, COLUMNS]).unwrap();
+            let g = attention_backward(method, head.inputs(), o, o, &options).unwrap();
+            (out, g)
+        };
+        assert_eq!(run(1), run(3), "causal {causal}");
+    }
+}
+
+/// Token by token, in any pieces and from a file: the same as at once.
+#[test]
+fn decoding_is_causal_attention_however_it_is_cut() {
+    let length = 230;
+    let heads = [Head::new(130, length, length), Head::new(140, length, length)];
+    let maps = [heads[0].map(Family::Balanced, Kernel::attention(DIM)), learned()];
+    for exact in sets() {
+        let kept = [exact, exact.near(exact.near + 3)];
+        let whole: Vec<Vec<f64>> =
+            (0..2).map(|h| heads[h].run(&maps[h], kept[h], Mask::causal())).collect();
+        for pieces in
+            [vec![1; length], vec![length], vec![100, 1, 1, 46, 1, 60, 21], vec![47, 2, 181]]
+        {
+            let state = DecodeState::<f64>::new(maps.to_vec(), 1, 2, COLUMNS).unwrap();
+            let mut state = state.exact_keys(&kept).unwrap();
+            let mut start = 0;
+            let mut outs = vec![vec![], vec![]];
+            for (n, piece) in pieces.iter().enumerate() {
+                let part = |of: fn(&Head) -> &Matrix<f64>| -> Vec<f64> {
+                    let rows = |h: &Head| {
+                        let m = of(h);
+                        m.as_slice()[start * m.columns()..(start + piece) * m.columns()].to_vec()
+                    };
+                    heads.iter().flat_map(rows).collect()
+                };
+                let (q, k, v) = (part(|h| &h.q), part(|h| &h.k), part(|h| &h.v));
+                let t = |x: &'_ [f64]| [1, 2, *piece, x.len() / piece / 2];
+                let [q, k, v] = [&q, &k, &v].map(|x| Tensor::new(x, t(x)).unwrap());
+                if n % 40 == 3 {
+                    // An error leaves the state as it was.
+                    let mut bad = vec![0.0; 2 * piece * COLUMNS];
+                    bad[piece * COLUMNS] = f64::NAN;
+                    let bad_v = Tensor::new(&bad, v.shape()).unwrap();
+                    assert!(state.advance(q, k, bad_v).is_err());
+                    let bytes = state.to_bytes().unwrap();
+                    state = DecodeState::from_bytes(maps.to_vec(), &bytes).unwrap();
+                    assert_eq!(state.tokens(), start);
+                }
+                let out = state.advance(q, k, v).unwrap();
+                outs[0].extend_from_slice(&out[..piece * COLUMNS]);
+                outs[1].extend_from_slice(&out[piece * COLUMNS..]);
+                start += piece;
+            }
+            for h in 0..2 {
+                let off = worst(&outs[h], &whole[h]);
+                assert!(off < 1e-10, "{}, pieces of {}: {off:e}", kept[h], pieces[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_of_decoding_stays_flat() {
+    let head = Head::new(150, 1200, 1200);
+    let map = head.map(Family::Balanced, Kernel::attention(DIM));
+    let exact = [ExactKeys::NONE.near(9).global(4).routed(2, 6)];
+    let mut state =
+        DecodeState::<f64>::new(vec![map], 1, 1, COLUMNS).unwrap().exact_keys(&exact).unwrap();
+    let mut sizes = vec![];
+    for i in 0..1200 {
+        let row = |m: &Matrix<f64>| m.row(i).to_vec();
+        let (q, k, v) = (row(&head.q), row(&head.k), row(&head.v));
+        let t = |x| Tensor::new(Vec::as_slice(x), [1, 1, 1, Vec::len(x)]).unwrap();
+        state.advance(t(&q), t(&k), t(&v)).unwrap();
+        sizes.push(state.size_in_bytes());
+    }
+    let most = |part: &[usize]| part.iter().copied().max().unwrap();
+    assert!(most(&sizes[600..]) <= most(&sizes[200..400]) * 5 / 4, "{:?}", &sizes[590..620]);
+}
+
+/// A map that is far too large near its centre: nearly all that the features give is taken back.
+#[test]
+fn lost_digits_are_noticed() {
+    let length = 120;
+    let mut head = Head::new(160, length, length);
+    for i in 0..length {
+        head.q.row_mut(i).iter_mut().for_each(|x| *x *= 3.0);
+        head.k.row_mut(i).iter_mut().for_each(|x| *x *= 3.0);
+    }
+    let map = {
+        // Frequencies that are sums of queries and keys: the estimates of those pairs are off by e^‖ω‖²/2.
+        let kernel = Kernel::attention(DIM);
+        let scale = kernel.scale();
+        let omega = Matrix::from_fn(24, DIM, |m, l| scale * (head.q[(m, l)] + head.k[(m, l)]));
+        let (mq, mk) = (moments(&head.q), moments(&head.k));
+        let estimator = Estimator::fit(Family::Pos, kernel, &mq, &mk).unwrap();
+        let spec = FeatureSpec::new(Family::Pos, 24).kernel(kernel);
+        spec.with_omega(estimator.parameters().unwrap().clone(), omega).unwrap()
+    };
+    let logs = |side, m: &Matrix<f64>| map.log_features(side, m.view()).unwrap();
+    let (p, s) = (logs(Side::Query, &head.q), logs(Side::Key, &head.k));
+    let kernel = map.kernel().log_matrix(head.q.view(), head.k.view()).unwrap();
+    let far = (0..length).any(|i| {
+        let pair = |j: usize| {
+            (0..24).map(|m| (p[(i, m)] + s[(j, m)]).exp()).sum::<f64>().ln() - kernel[(i, j)]
+        };
+        (0..length).any(|j| pair(j) > 14.0)
+    });
+    assert!(far, "the map is not far off");
+    for exact in
+        [ExactKeys::NONE.near(length), ExactKeys::NONE.near(60), ExactKeys::NONE.routed(3, 40)]
+    {
+        for causal in [false, true] {
+            let mask = Mask { causal, keys: None };
+            let plain = head.plain(&map, exact, mask);
+            assert!(worst(&head.run(&map, exact, mask), plain.as_slice()) < 1e-5, "{exact}");
+            let narrow =
+                |m: &Matrix<f64>| -> Vec<f32> { m.as_slice().iter().map(|x| *x as f32).collect() };
+            let (q, k, v) = (narrow(&head.q), narrow(&head.k), narrow(&head.v));
+            let t = |x: &'_ [f32]| [1, 1, length, x.len() / length];
+            let inputs = Qkv::new(
+                Tensor::new(&q, t(&q)).unwrap(),
+                Tensor::new(&k, t(&k)).unwrap(),
+                Tensor::new(&v, t(&v)).unwrap(),
+            );
+            let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &[exact] };
+            let out = attention(method, inputs, &AttentionOptions::new().causal(causal)).unwrap();
+            let out: Vec<f64> = out.iter().map(|x| f64::from(*x)).collect();
+            let clear = clear_rows(&head, &map, exact, mask);
+            for (i, row) in out.chunks(COLUMNS).enumerate().filter(|(i, _)| clear[*i]) {
+                let off = worst(row, plain.row(i));
+                assert!(off < 3e-2, "{exact}, causal {causal}, row {i}: {off:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn hostile_inputs_are_refused_or_harmless() {
+    let head = Head::new(180, 60, 60);
+    let map = head.map(Family::Balanced, Kernel::attention(DIM));
+    let none = vec![false; 60];
+    for exact in sets() {
+        for causal in [false, true] {
+            let out = head.run(&map, exact, Mask { causal, keys: Some(&none) });
+            assert!(out.iter().all(|x| *x == 0.0), "{exact}");
+            let options = AttentionOptions::new().causal(causal);
+            let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &[exact] };
+            for side in 0..3 {
+                let mut bad = Head::new(180, 60, 60);
+                let m = [&mut bad.q, &mut bad.k, &mut bad.v];
+                m.into_iter().nth(side).unwrap()[(41, 2)] = f64::NAN;
+                let error = attention(method, bad.inputs(), &options).unwrap_err().to_string();
+                let name = ["queries", "keys", "values"][side];
+                assert!(error.contains(name) && error.contains("41"), "{exact}: {error}");
+            }
+        }
+    }
+    let more = ExactKeys::NONE.routed(25, 3);
+    let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &[more] };
+    assert!(attention(method, head.inputs(), &AttentionOptions::new()).is_err());
+    let state = || DecodeState::<f64>::new(vec![map.clone()], 1, 1, COLUMNS).unwrap();
+    assert!(state().exact_keys(&[more]).is_err());
+    assert!(state().exact_keys(&[ExactKeys::ALL]).is_err());
+    assert!(state().exact_keys(&[ExactKeys::NONE; 3]).is_err());
+}
