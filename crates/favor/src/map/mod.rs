@@ -132,7 +132,7 @@ pub(crate) struct Record {
 /// Where the numbers of a map come from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Numbers {
-    Drawn(Drawn),
+    Drawn(Box<Drawn>),
     Learned(Box<Learned>),
 }
 
@@ -164,7 +164,7 @@ impl FeatureMap {
     }
 
     fn drawn(spec: FeatureSpec, drawn: Drawn) -> Result<Self> {
-        Self::from_record(Record { spec, numbers: Numbers::Drawn(drawn) })
+        Self::from_record(Record { spec, numbers: Numbers::Drawn(Box::new(drawn)) })
     }
 
     fn from_record(record: Record) -> Result<Self> {
@@ -172,7 +172,7 @@ impl FeatureMap {
         let (query, key) = match numbers {
             Numbers::Drawn(drawn) => {
                 drawn.check(spec)?;
-                let Drawn { parameters, omega, offsets } = drawn;
+                let Drawn { parameters, omega, offsets } = &**drawn;
                 let parameters = parameters.as_ref();
                 let side = |side| Projection::new(spec.kernel, parameters, omega, offsets, side);
                 (side(Side::Query), side(Side::Key))

@@ -307,7 +307,7 @@ fn decoding_is_causal_attention_however_it_is_cut() {
             let state = DecodeState::<f64>::new(maps.to_vec(), 1, 2, COLUMNS).unwrap();
             let mut state = state.exact_keys(&kept).unwrap();
             let mut start = 0;
-            let mut outs = vec![vec![], vec![]];
+            let mut outs = [vec![], vec![]];
             for (n, piece) in pieces.iter().enumerate() {
                 let part = |of: fn(&Head) -> &Matrix<f64>| -> Vec<f64> {
                     let rows = |h: &Head| {
