@@ -9,6 +9,7 @@ use super::probes::{ProbeRows, probes};
 use super::sequence::{Raw, Sequence};
 use super::weights::{View, Weights};
 use super::{HeadReport, Kept, LearnedHead};
+use crate::diagnose::Operations;
 use crate::draw::Stream;
 use crate::map::{Learned, LearnedFrom, Projection};
 use crate::{ExactKeys, FeatureMap, FeatureSpec, Matrix, Moments, Result, Side};
@@ -66,7 +67,11 @@ pub(super) fn learn_head(
     let kernel = spec.kernel;
     let judged = probes(some_queries(&train, options.seed), &some_keys(&train), kernel);
     let values = held_out.iter().find_map(|raw| raw.values.as_ref()).map(Matrix::columns);
-    let sizes = (spec.features, dim(&train), values.unwrap_or(dim(&train)));
+    let operations = Operations {
+        features: spec.features,
+        dim: dim(&train),
+        values: values.unwrap_or(dim(&train)),
+    };
     let counts = (train.len(), held_out.len());
     let packed = |all: Vec<Raw>| -> Vec<Sequence<R>> {
         all.into_iter().map(|raw| Sequence::new(raw, kernel, &query, &key)).collect()
@@ -99,7 +104,7 @@ pub(super) fn learn_head(
         kl_before: before.divergence(),
         kl_after: if kept == Kept::Learned { after.divergence() } else { before.divergence() },
     };
-    let window = same_cost(sizes, before.exact_keys(), causal);
+    let window = operations.window(before.exact_keys(), causal);
     let window_view = View { exact: ExactKeys::NONE.near(window), causal };
     let window_alone = head.score(&start, window_view).alone();
     let after_error = match kept {
@@ -312,14 +317,4 @@ fn some_queries(sequences: &[Raw], seed: u64) -> Matrix<f64> {
 /// The keys of a few sequences.
 fn some_keys(sequences: &[Raw]) -> Vec<&Matrix<f64>> {
     sequences.iter().step_by(sequences.len().div_ceil(PROBES)).map(|raw| &raw.keys).collect()
-}
-
-/// The width of a window alone that takes as many operations: features take `2M(d + v)` per token, an exact
-/// key `d + v`, and `M` more where its estimate is taken back.
-fn same_cost((features, dim, values): (usize, usize, usize), exact: f64, causal: bool) -> usize {
-    let key = (dim + values) as f64;
-    let operations = 2.0 * features as f64 * key + exact * (key + features as f64);
-    let keys = operations / key;
-    let window = if causal { keys - 1.0 } else { (keys - 1.0) / 2.0 };
-    window.round() as usize
 }
