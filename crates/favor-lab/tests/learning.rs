@@ -70,6 +70,8 @@ fn text_and_json_say_the_same() {
         text.lines().last().unwrap().starts_with("The maps are in maps.safetensors."),
         "{text}"
     );
+    // Eight features of dimension 4 cost more than 20 exact keys.
+    assert!(text.contains("At the 20 tokens that were held out, exact attention costs no more"));
     let json: serde_json::Value = serde_json::from_str(&found.to_json()).unwrap();
     let heads = json["heads"].as_array().unwrap();
     assert_eq!(heads.len(), 2);

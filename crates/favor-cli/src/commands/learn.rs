@@ -86,9 +86,10 @@ pub(crate) struct Arguments {
 
 fn maps_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
-    match path.extension().is_some_and(|e| e == "safetensors") {
-        true => Ok(path),
-        false => Err("maps are written to a file that ends in .safetensors".to_owned()),
+    if path.extension().is_some_and(|e| e == "safetensors") {
+        Ok(path)
+    } else {
+        Err("maps are written to a file that ends in .safetensors".to_owned())
     }
 }
 

@@ -210,24 +210,23 @@ impl Score {
         let maps = std::slice::from_ref(map);
         let out = run(Method::Hybrid { maps, exact: &[exact] })?;
         let mask = if causal { Mask::causal() } else { Mask::none() };
-        let sets = match exact.is_none() {
-            true => vec![vec![]; q.rows()],
-            false => exact_key_sets(map, exact, q.view(), k.view(), mask)?,
+        let sets = if exact.is_none() {
+            vec![vec![]; q.rows()]
+        } else {
+            exact_key_sets(map, exact, q.view(), k.view(), mask)?
         };
         let exact_keys = sets.iter().map(Vec::len).sum::<usize>();
         let to_keys = |keys_of: &dyn Fn(usize) -> Vec<usize>| -> favor::Result<f64> {
             Ok(distance(&attention_to(kernel, &q, &k, &v, keys_of)?, &target))
         };
-        let alone = match exact.is_none() {
-            true => None,
-            false => Some(to_keys(&|i| sets[i].clone())?),
-        };
+        let alone = if exact.is_none() { None } else { Some(to_keys(&|i| sets[i].clone())?) };
         let values = arrays.values().map_or(map.dim(), |v| v.shape()[3]);
         let operations = Operations { features: map.features(), dim: map.dim(), values };
         let window = operations.window(exact_keys as f64 / q.rows() as f64, causal);
-        let window_alone = match q.rows() == k.rows() {
-            true => Some(to_keys(&|i| window_keys(i, window, k.rows(), causal))?),
-            false => None,
+        let window_alone = if q.rows() == k.rows() {
+            Some(to_keys(&|i| window_keys(i, window, k.rows(), causal))?)
+        } else {
+            None
         };
         Ok(Self {
             queries: q.rows(),
@@ -242,7 +241,16 @@ impl Score {
     }
 }
 
-/// Attention of one head.
+/// Attention of one head by the engine.
+///
+/// ```
+/// use favor::{Kernel, Matrix, Method};
+/// use favor_inspect::{head_attention, mean_of_values};
+/// let (x, v) = (Matrix::zeros(4, 2), Matrix::from_fn(4, 1, |i, _| i as f64));
+/// let out = head_attention(Method::Exact(Kernel::attention(2)), &x, &x, &v, true)?;
+/// assert_eq!(out, mean_of_values(&v, 4, true)); // all keys weigh the same
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn head_attention(
     method: Method<'_>,
     q: &Matrix<f64>,

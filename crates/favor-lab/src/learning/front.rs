@@ -42,7 +42,7 @@ enum Budget {
 /// The series of the figure.
 fn budgets(learning: &Learning, tokens: usize) -> Vec<(&'static str, Vec<Budget>)> {
     let features = learning.spec.features;
-    let from = learning.heads.first().and_then(|head| head.map.learned());
+    let from = learning.from();
     let exact = from.map_or(ExactKeys::NONE, |from| from.exact);
     let near = exact.near.clamp(8, tokens);
     let (slots, members) = if exact.is_routed() { (exact.slots, exact.members) } else { ROUTED };
@@ -86,31 +86,36 @@ pub(super) fn measure(
     let tokens = length.min(MEASURED);
     let series = budgets(learning, tokens);
     let all: Vec<Budget> = series.iter().flat_map(|(_, budgets)| budgets.clone()).collect();
-    let heads: Vec<(Vec<Point>, f64)> = (0..learning.heads.len())
+    let heads: Vec<Measured> = (0..learning.heads.len())
         .into_par_iter()
         .map(|h| {
             let head = Head::new(learning, arrays, h, tokens);
             let found = head.and_then(|head| {
                 let points = all.iter().map(|budget| head.point(*budget));
-                Ok((points.collect::<favor::Result<_>>()?, head.uniform()))
+                let points = points.collect::<favor::Result<_>>()?;
+                Ok(Measured { points, uniform: head.uniform() })
             });
             counter.step("error against cost");
             found.map_err(|reason| Error::at(format!("head {h}: "), reason))
         })
         .collect::<Result<_>>()?;
-    let mean = |f: &dyn Fn(&(Vec<Point>, f64)) -> f64| {
-        heads.iter().map(f).sum::<f64>() / heads.len() as f64
-    };
+    let mean = |f: &dyn Fn(&Measured) -> f64| heads.iter().map(f).sum::<f64>() / heads.len() as f64;
     let mut place = 0..all.len();
     let series = series.into_iter().map(|(name, budgets)| {
         let places: Vec<usize> = place.by_ref().take(budgets.len()).collect();
         let point = |p: usize| Point {
-            cost: mean(&|(points, _)| points[p].cost),
-            error: mean(&|(points, _)| points[p].error),
+            cost: mean(&|m| m.points[p].cost),
+            error: mean(&|m| m.points[p].error),
         };
         (name, places.into_iter().map(point).collect())
     });
-    Ok(Some(Front { tokens, series: series.collect(), uniform: mean(&|(_, uniform)| *uniform) }))
+    Ok(Some(Front { tokens, series: series.collect(), uniform: mean(&|m| m.uniform) }))
+}
+
+/// What was measured for a head: a point per budget, and the error of the mean of the values.
+struct Measured {
+    points: Vec<Point>,
+    uniform: f64,
 }
 
 /// The beginning of the last sequence of a head.
@@ -171,12 +176,11 @@ impl<'a> Head<'a> {
             }
             Budget::Learned(exact) => {
                 let mask = if *causal { Mask::causal() } else { Mask::none() };
-                let keys = match exact.is_none() {
-                    true => 0,
-                    false => {
-                        let sets = exact_key_sets(self.map, exact, q.view(), k.view(), mask)?;
-                        sets.iter().map(Vec::len).sum()
-                    }
+                let keys = if exact.is_none() {
+                    0
+                } else {
+                    let sets = exact_key_sets(self.map, exact, q.view(), k.view(), mask)?;
+                    sets.iter().map(Vec::len).sum()
                 };
                 let maps = std::slice::from_ref(self.map);
                 let method = Method::Hybrid { maps, exact: &[exact] };

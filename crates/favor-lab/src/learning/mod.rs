@@ -11,7 +11,7 @@ use crate::{Error, Result};
 use favor::learned::{
     Calibration, HeadReport, Kept, LearnOptions, LearnProgress, LearnedHead, learn_maps,
 };
-use favor::{FeatureMap, FeatureSpec, Kernel};
+use favor::{FeatureMap, FeatureSpec, Kernel, LearnedFrom};
 use favor_io::SequenceArrays;
 use favor_io::numbers::figures;
 use favor_io::progress::{Listener, Tick};
@@ -89,6 +89,11 @@ impl Learning {
     /// The maps, one per head.
     pub fn maps(&self) -> Vec<FeatureMap> {
         self.heads.iter().map(|head| head.map.clone()).collect()
+    }
+
+    /// What the first map was learned on; the others were learned on the same.
+    fn from(&self) -> Option<&LearnedFrom> {
+        self.heads.first().and_then(|head| head.map.learned())
     }
 
     fn reports(&self) -> impl Iterator<Item = &HeadReport> {

@@ -81,7 +81,7 @@ impl Learning {
     }
 
     fn exact(&self) -> String {
-        let from = self.heads.first().and_then(|head| head.map.learned());
+        let from = self.from();
         from.map_or_else(|| "none".to_owned(), |from| from.exact.to_string())
     }
 
@@ -183,7 +183,7 @@ impl Learning {
              you build on them:</p>\n<pre>favor inspect --maps {name} --queries q.npy --keys k.npy --values \
              v.npy</pre>"
         );
-        let from = self.heads.first().and_then(|head| head.map.learned());
+        let from = self.from();
         let seed = from.map_or(0, |from| from.seed);
         let _ = writeln!(
             out,

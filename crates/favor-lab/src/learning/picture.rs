@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use favor::reference::{Mask, exact_attention, hybrid_attention};
 use favor::{ExactKeys, Matrix};
 use favor_io::SequenceArrays;
-use favor_io::numbers::{figures, percent};
+use favor_io::numbers::percent;
 use std::fmt::Write;
 
 /// Tokens that are shown.
@@ -91,7 +91,8 @@ impl Picture {
             self.rank,
             percent(self.after)
         );
-        let top = figures(top);
+        let digits = if top < 0.1 { 3 } else { 2 };
+        let top = format!("{top:.digits$}");
         let cells = [
             ("exact", weights(&self.exact), WEIGHTS, ["0".to_owned(), top.clone()]),
             ("with features", weights(&self.approximate), WEIGHTS, ["0".to_owned(), top.clone()]),

@@ -28,12 +28,10 @@ impl Learning {
 
     /// What was learned on what, in a sentence.
     pub(super) fn what(&self) -> String {
-        let Some(from) = self.heads.first().and_then(|head| head.map.learned()) else {
-            return String::new();
-        };
+        let Some(from) = self.from() else { return String::new() };
         let kind = if from.causal { "causal" } else { "bidirectional" };
         let unit = match self.sequences {
-            1 => format!("pieces of one sequence of {} tokens", self.tokens),
+            1 => format!("pieces of {} tokens of one sequence", self.held_out_tokens()),
             _ => format!("sequences of {} tokens", self.tokens),
         };
         format!(
@@ -104,16 +102,32 @@ impl Learning {
 
     /// That something simpler is better, where it is.
     pub(super) fn warning(&self) -> Option<String> {
-        let (after, window) = (self.mean(|r| r.after), self.mean(|r| r.window_alone));
-        (window <= after).then(|| {
+        let (window, length) = (self.window(), self.held_out_tokens());
+        let causal = self.from().is_some_and(|from| from.causal);
+        let keys = if causal { window + 1 } else { 2 * window + 1 };
+        if keys >= length {
+            return Some(format!(
+                "At the {length} tokens that were held out, exact attention costs no more: learn from \
+                 longer sequences, or with fewer features and exact keys."
+            ));
+        }
+        let (after, alone) = (self.mean(|r| r.after), self.mean(|r| r.window_alone));
+        (alone <= after).then(|| {
             format!(
-                "An exact window of ±{} alone costs as much and is off by {} against {}: use that, or \
-                 learn from more sequences or with more exact keys.",
-                self.window(),
-                percent(window),
+                "An exact window of ±{window} alone costs as much and is off by {} against {}: use that, \
+                 or learn from more sequences or with more exact keys.",
+                percent(alone),
                 percent(after)
             )
         })
+    }
+
+    /// Tokens of a held-out sequence: a single one is cut into pieces.
+    fn held_out_tokens(&self) -> usize {
+        match (self.sequences, self.from()) {
+            (1, Some(from)) => self.tokens / (from.sequences + from.held_out).max(1),
+            _ => self.tokens,
+        }
     }
 
     /// JSON at full precision. What is not defined is `null`.
