@@ -17,10 +17,11 @@ impl MapInspection {
         let what = if self.has_values { "output" } else { "weights" };
         let _ = writeln!(
             out,
-            "{} heads, {} sequences of {} tokens, {kind}; {} features, exact keys: {}\n\
+            "{} heads, {} sequence{} of {} tokens, {kind}; {} features, exact keys: {}\n\
              Error of the {what}, relative to exact attention:\n",
             self.heads.len(),
             self.sequences,
+            if self.sequences == 1 { "" } else { "s" },
             self.tokens,
             self.features,
             self.exact
@@ -47,7 +48,10 @@ impl MapInspection {
         let widest = self.heads.iter().map(|r| r.window).max().unwrap_or(0);
         let _ = writeln!(
             out,
-            "\nThe window alone takes as many operations as features and exact keys together: ±{widest}."
+            "\nThe window alone takes as many operations as features and exact keys together: {}{widest} \
+             keys{}.",
+            if self.causal { "" } else { "±" },
+            if self.causal { " back" } else { "" }
         );
         out
     }

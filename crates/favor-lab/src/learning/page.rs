@@ -44,9 +44,9 @@ impl Learning {
         let before = percent(self.mean(|r| r.before));
         let after = percent(self.mean(|r| r.after));
         fact(after, format!("error of the {}; before learning {before}", self.noun()));
-        let window = self.window();
+        let window = self.window_in_words();
         let alone = percent(self.mean(|r| r.window_alone));
-        fact(alone, format!("with an exact window of ±{window} alone, at the same cost"));
+        fact(alone, format!("with an exact window of {window} alone, at the same cost"));
         let uniform = percent(self.mean(|r| r.uniform));
         fact(uniform, "with the plain mean of the values, which knows nothing".to_owned());
         let keys = format!("{:.1}", self.mean(|r| r.exact_keys));

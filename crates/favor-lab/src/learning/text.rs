@@ -85,7 +85,7 @@ impl Learning {
     }
 
     /// The widest of the windows that cost as much.
-    pub(super) fn window(&self) -> usize {
+    fn window(&self) -> usize {
         self.reports().map(|r| r.window).max().unwrap_or(0)
     }
 
@@ -114,12 +114,22 @@ impl Learning {
         let (after, alone) = (self.mean(|r| r.after), self.mean(|r| r.window_alone));
         (alone <= after).then(|| {
             format!(
-                "An exact window of ±{window} alone costs as much and is off by {} against {}: use that, \
-                 or learn from more sequences or with more exact keys.",
+                "An exact window of {} alone costs as much and is off by {} against {}: use that, or \
+                 learn from more sequences or with more exact keys.",
+                self.window_in_words(),
                 percent(alone),
                 percent(after)
             )
         })
+    }
+
+    /// The window that costs as much.
+    pub(super) fn window_in_words(&self) -> String {
+        let window = self.window();
+        match self.from().map(|from| from.causal) {
+            Some(true) => format!("{window} keys back"),
+            _ => format!("±{window} keys"),
+        }
     }
 
     /// Tokens of a held-out sequence: a single one is cut into pieces.
