@@ -9,8 +9,7 @@ use std::process::ExitCode;
 pub(crate) const BAD_INPUT: u8 = 2;
 
 /// The exit code for what a person stopped by Ctrl-C.
-#[cfg(feature = "nn")]
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// What a command gives back.
 pub(crate) type Outcome = Result<(), Failure>;
@@ -72,6 +71,9 @@ impl From<favor_lab::Error> for Failure {
     fn from(error: favor_lab::Error) -> Self {
         match error {
             favor_lab::Error::Io(error) => Self::Io(error),
+            favor_lab::Error::Library { reason: favor::Error::Cancelled, .. } => {
+                Self::Library(favor::Error::Cancelled)
+            }
             other => Self::Lab(other),
         }
     }
@@ -107,6 +109,9 @@ pub(crate) fn exit_code(outcome: Outcome) -> ExitCode {
             }
             _ => complain(&e, BAD_INPUT),
         },
+        Err(Failure::Library(favor::Error::Cancelled)) => {
+            complain(&"stopped before the end; nothing was written", INTERRUPTED)
+        }
         Err(Failure::Library(e)) => complain(&e, BAD_INPUT),
         Err(Failure::Inspect(e)) => complain(&e, BAD_INPUT),
         Err(Failure::Lab(e)) => complain(&e, BAD_INPUT),

@@ -4,6 +4,7 @@ mod commands;
 mod failure;
 mod list;
 mod optional;
+mod routed;
 mod terminal;
 mod usage;
 #[cfg(feature = "tables")]

@@ -4,6 +4,21 @@ use crate::failure::{Failure, Outcome};
 use favor_io::progress::Tick;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set by Ctrl-C.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// What Ctrl-C sets from now on; a second one ends the process at once.
+pub(crate) fn stopped() -> &'static AtomicBool {
+    // A process has one handler: the second command of a process, as in tests, keeps the first's.
+    let _ = ctrlc::set_handler(|| {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(crate::failure::INTERRUPTED));
+        }
+    });
+    &STOP
+}
 
 /// Prints a result.
 pub(crate) fn print(text: &str) -> Outcome {

@@ -74,12 +74,13 @@ fn help_and_version() {
         &["reproduce", "variance", "--help"],
         &["reproduce", "uci", "--help"],
         &["demo", "--help"],
+        &["learn", "--help"],
     ] {
         let help = favor(arguments);
         assert!(help.status.success());
         assert!(stdout(&help).contains("Usage:"), "{arguments:?}");
     }
-    for command in ["inspect", "demo", "reproduce"] {
+    for command in ["inspect", "learn", "demo", "reproduce"] {
         let help = favor(&[command, "--help"]);
         assert!(stdout(&help).contains("Examples:\n  favor"), "{command}");
     }

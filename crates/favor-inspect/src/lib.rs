@@ -12,6 +12,8 @@
 //! - Measured errors are means over [`DRAWS`] draws of block-orthogonal features. The closed forms
 //!   are those of independent features, so they err on the cautious side.
 //!
+//! [`inspect_maps`] measures maps that are there already, learned ones above all, on sequences.
+//!
 //! Plain arrays in, a report out: this crate reads and writes no files.
 
 mod advice;
@@ -19,14 +21,18 @@ mod closed;
 mod error;
 mod head;
 mod json;
+mod maps;
 mod measured;
 mod options;
+mod plain;
 mod report;
 mod sampling;
 mod text;
 
 pub use error::{Error, Result};
+pub use maps::{MapInspection, MapOptions, MapReport, head_attention, inspect_maps};
 pub use options::{InspectOptions, MOST_FEATURES, compared};
+pub use plain::{attention_to, mean_of_values, window_keys};
 pub use report::{FamilyReport, HeadReport, Inspection, Measured, PairSample, Recommendation};
 
 use favor::{Family, Kernel};

@@ -2,6 +2,8 @@
 //!
 //! - [`Stack`] is an array as matrices, one per head, and [`HeadArrays`] are queries, keys and values
 //!   that fit each other,
+//! - [`Sequences`] is an array of sequences with heads, and [`SequenceArrays`] are queries, keys and
+//!   values of the same sequences,
 //! - `arrays` reads them from `.npy`, `.npz`, `.safetensors` and `.csv` files (cargo feature
 //!   `arrays`),
 //! - [`write_atomically`] and [`AtomicFile`] write files so that a reader never sees half of one,
@@ -22,10 +24,12 @@ mod error;
 mod heads;
 mod output;
 mod problem;
+mod sequences;
 mod stack;
 
 pub use error::Error;
 pub use heads::{Head, HeadArrays};
 pub use output::{AtomicFile, OutputError, create_folder, write_atomically};
 pub use problem::{InputError, Problem};
+pub use sequences::{SequenceArrays, Sequences};
 pub use stack::Stack;

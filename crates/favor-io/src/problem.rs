@@ -102,6 +102,12 @@ pub enum Problem {
          [1, heads, rows, columns]", dimensions(.0)
     )]
     Shape(Vec<u64>),
+    /// A shape that is not a list of sequences.
+    #[error(
+        "has shape {}; wanted is [heads, tokens, columns] or [sequences, heads, tokens, columns]",
+        dimensions(.0)
+    )]
+    SequenceShape(Vec<u64>),
     /// Another number of numbers than the shape has.
     #[error("has {found} numbers, not those of its shape {}", dimensions(.shape))]
     Count {
@@ -117,8 +123,13 @@ pub enum Problem {
     #[error("the array of shape {} is too large for the memory", dimensions(.0))]
     TooLarge(Vec<u64>),
     /// A NaN or an infinity.
-    #[error("holds {value} at {}row {row}, column {column} (counted from 0)", head_of(.head))]
+    #[error(
+        "holds {value} at {}{}row {row}, column {column} (counted from 0)",
+        place("sequence", .sequence), place("head", .head)
+    )]
     NonFinite {
+        /// The sequence, for files that have several.
+        sequence: Option<usize>,
         /// The head, for files that have several.
         head: Option<usize>,
         /// The row, from 0.
@@ -215,6 +226,6 @@ fn dimensions(shape: &[u64]) -> String {
     format!("[{}]", shown.join(", "))
 }
 
-fn head_of(head: &Option<usize>) -> String {
-    head.map(|h| format!("head {h}, ")).unwrap_or_default()
+fn place(what: &str, number: &Option<usize>) -> String {
+    number.map(|n| format!("{what} {n}, ")).unwrap_or_default()
 }

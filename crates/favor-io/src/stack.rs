@@ -37,6 +37,7 @@ impl Stack {
         let has_head_axis = shape.len() > 2;
         if let Some(at) = values.iter().position(|v| !v.is_finite()) {
             return Err(Problem::NonFinite {
+                sequence: None,
                 head: has_head_axis.then_some(at / (rows * columns)),
                 row: at / columns % rows,
                 column: at % columns,

@@ -1,6 +1,6 @@
 //! Files of every kind are read back number by number, and broken ones are refused with words.
 
-use favor_io::arrays::{npy_bytes, read, read_spec, split_spec};
+use favor_io::arrays::{npy_bytes, read, read_sequences, read_spec, split_spec};
 use favor_io::{HeadArrays, Problem, Stack};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
@@ -418,5 +418,51 @@ fn real_files_if_they_are_there() {
     for path in archives {
         let queries = read_spec(&format!("{}:q", path.display())).unwrap();
         assert_eq!(queries.shape(), [12, 512, 32]);
+    }
+}
+
+#[test]
+fn arrays_of_sequences() {
+    let folder = Folder::new();
+    let bytes = |numbers: &[f32]| numbers.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let shape = [2, 3, 2, 2];
+    let entry = |s: usize, h: usize, i: usize, l: usize| (1000 * s + 100 * h + 10 * i + l) as f32;
+    let (mut c, mut fortran) = (vec![], vec![]);
+    for n in 0..24 {
+        c.push(entry(n / 12, n / 4 % 3, n / 2 % 2, n % 2));
+        fortran.push(entry(n % 2, n / 2 % 3, n / 6 % 2, n / 12));
+    }
+    let shape_text = "(2, 3, 2, 2)";
+    let view = bytes(&c);
+    let view = TensorView::new(Dtype::F32, shape.to_vec(), &view).unwrap();
+    let tensors = safetensors::serialize([("k", view)], None).unwrap();
+    let plain = npy("<f4", false, shape_text, &bytes(&c));
+    let paths = [
+        folder.file("c.npy", &plain),
+        folder.file("f.npy", npy("<f4", true, shape_text, &bytes(&fortran))),
+        folder.file("t.safetensors", tensors),
+        folder.file("z.npz", npz(&[("q.npy", plain)], CompressionMethod::Deflated)),
+    ];
+    for path in paths {
+        let array = read_sequences(&path.display().to_string()).unwrap();
+        assert_eq!(array.shape(), shape);
+        assert_eq!(array.head(1, 2).row(1), [1210.0, 1211.0], "{}", path.display());
+        assert_eq!(array.head(0, 1).row(0), [100.0, 101.0], "{}", path.display());
+    }
+    let heads = folder.file("h.npy", npy("<f4", false, "(3, 2, 4)", &bytes(&c)));
+    let spec = heads.display().to_string();
+    assert_eq!(read_sequences(&spec).unwrap().shape(), [1, 3, 2, 4]);
+    assert_eq!(read_sequences(&spec).unwrap().source(), Some(spec.as_str()));
+    for (name, bytes) in [
+        ("flat.npy", npy("<f4", false, "(6, 4)", &bytes(&c))),
+        ("deep.npy", npy("<f4", false, "(1, 2, 3, 2, 2)", &bytes(&c))),
+        ("table.csv", b"1,2\n3,4\n".to_vec()),
+    ] {
+        let path = folder.file(name, bytes).display().to_string();
+        let message = read_sequences(&path).unwrap_err().to_string();
+        assert!(
+            message.contains(name) && message.contains("[heads, tokens, columns]"),
+            "{message}"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The experiments.
 //!
 //! - [`inspection`] draws what `favor-inspect` found on given queries and keys,
+//! - [`learning`] learns maps, measures them on held-out sequences, and shows both as one page,
 //! - [`near`] measures what exact neighbours do to the error,
 //! - [`variance`] repeats the paper's comparison of variances,
 //! - [`uci`] repeats the paper's kernel classification,
@@ -18,10 +19,12 @@ pub mod demo;
 pub mod families;
 pub mod finding;
 pub mod inspection;
+pub mod learning;
 pub mod near;
 pub mod uci;
 pub mod variance;
 
 mod error;
+mod page;
 
 pub use error::{Error, Result};

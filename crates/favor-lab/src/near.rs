@@ -5,11 +5,9 @@
 
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
-use favor::{
-    AttentionOptions, ExactKeys, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor,
-    attention,
-};
+use favor::{ExactKeys, Family, FeatureSpec, Kernel, Method, Moments};
 use favor_figure::{Figure, Panel, Series};
+use favor_inspect::{attention_to, head_attention, mean_of_values, window_keys};
 use favor_io::numbers::percent;
 use favor_io::progress::{Counter, Listener};
 use favor_io::stats::mean;
@@ -155,12 +153,7 @@ fn head_errors(options: &NearOptions, head: &Head) -> Result<Errors> {
     }
     let (length, dim) = q.shape();
     let kernel = Kernel::attention(dim);
-    let tensor = |m| Tensor::new(Matrix::as_slice(m), [1, 1, m.rows(), m.columns()]);
-    let (tq, tk, tv) = (tensor(q)?, tensor(k)?, tensor(v)?);
-    let attention_options = AttentionOptions::new().causal(options.causal);
-    let matrix = |out: Vec<f64>| Matrix::new(out, length, v.columns());
-    let exact =
-        matrix(attention(Method::Exact(kernel), Qkv::new(tq, tk, tv), &attention_options)?)?;
+    let exact = head_attention(Method::Exact(kernel), q, k, v, options.causal)?;
     let (mq, mk) = (Moments::of(q.view())?, Moments::of(k.view())?);
     let mut with_features = vec![];
     let mut window_alone = vec![];
@@ -171,45 +164,16 @@ fn head_errors(options: &NearOptions, head: &Head) -> Result<Errors> {
                 .kernel(kernel)
                 .seed(options.seed + draw);
             let map = [spec.fit(&mq, &mk)?];
-            let out = attention(
-                Method::Hybrid { maps: &map, exact: &[ExactKeys::NONE.near(near)] },
-                Qkv::new(tq, tk, tv),
-                &attention_options,
-            )?;
-            sum += relative_error(&matrix(out)?, &exact);
+            let method = Method::Hybrid { maps: &map, exact: &[ExactKeys::NONE.near(near)] };
+            sum += relative_error(&head_attention(method, q, k, v, options.causal)?, &exact);
         }
         with_features.push(sum / DRAWS as f64);
-        let alone = window(kernel, (q, k, v), near, options.causal)?;
+        let keys = |i| window_keys(i, near, length, options.causal);
+        let alone = attention_to(kernel, q, k, v, keys)?;
         window_alone.push(relative_error(&alone, &exact));
     }
-    let mean = window(kernel.scaled(1e-9)?, (q, k, v), length, options.causal)?;
-    let mean_of_values = relative_error(&mean, &exact);
+    let mean_of_values = relative_error(&mean_of_values(v, length, options.causal), &exact);
     Ok(Errors { with_features, window_alone, mean_of_values })
-}
-
-/// Exact attention to the window alone.
-fn window(
-    kernel: Kernel,
-    (q, k, v): (&Matrix<f64>, &Matrix<f64>, &Matrix<f64>),
-    near: usize,
-    causal: bool,
-) -> Result<Matrix<f64>> {
-    let length = q.rows();
-    let mut out = Matrix::zeros(length, v.columns());
-    for i in 0..length {
-        let end = if causal { i + 1 } else { (i + near + 1).min(length) };
-        let keys = i.saturating_sub(near)..end;
-        let log = |j: usize| kernel.log_value(q.row(i), k.row(j));
-        let logs = keys.clone().map(log).collect::<favor::Result<Vec<f64>>>()?;
-        let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let weights: Vec<f64> = logs.iter().map(|l| (l - top).exp()).collect();
-        let total: f64 = weights.iter().sum();
-        for (j, w) in keys.zip(&weights) {
-            let row = out.row_mut(i).iter_mut().zip(v.row(j));
-            row.for_each(|(o, v)| *o += w / total * v);
-        }
-    }
-    Ok(out)
 }
 
 impl NearReport {

@@ -1,25 +1,31 @@
 //! `favor inspect`.
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::list::List;
+use crate::routed::Routed;
 use crate::terminal::{self, Bar};
 use clap::builder::RangedU64ValueParser;
-use favor::{Family, Kernel};
-use favor_inspect::{InspectOptions, MOST_FEATURES, compared, inspect};
-use favor_io::{HeadArrays, write_atomically};
+use favor::{Family, FeatureMap, Kernel, maps_from_bytes};
+use favor_inspect::{InspectOptions, MOST_FEATURES, MapOptions, compared, inspect, inspect_maps};
+use favor_io::arrays::read_bytes;
+use favor_io::{HeadArrays, SequenceArrays, write_atomically};
 use favor_lab::inspection;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "Examples:
   favor inspect --queries q.npy --keys k.npy
   favor inspect --queries qkv.npz:q --keys qkv.npz:k --values qkv.npz:v --attention
-  favor inspect --queries x.csv --keys x.csv --alpha -0.5 --families sde,balanced --json";
+  favor inspect --queries x.csv --keys x.csv --alpha -0.5 --families sde,balanced --json
+  favor inspect --maps maps.safetensors --queries q.npy --keys k.npy --values v.npy";
 
 /// Say what random features are worth on given queries and keys.
 ///
 /// For every head and family: the variance of the features in closed form, how many features an
 /// error of 10 % needs, what was measured, and what to do. Files end in .npy, .npz, .safetensors or
 /// .csv and hold rows × columns or heads × rows × columns.
+///
+/// With --maps: what maps are worth that are there already, as favor learn makes them. Arrays then
+/// hold heads × tokens × columns or sequences × heads × tokens × columns.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -32,6 +38,22 @@ pub(crate) struct Arguments {
     /// Values, one row per key: adds the error of the attention output, as in v.npy
     #[arg(long, value_name = "FILE")]
     values: Option<String>,
+    /// Measure the maps of this file instead, with the keys exact that they were learned with
+    #[arg(long, value_name = "FILE.safetensors")]
+    #[arg(conflicts_with_all = ["alpha", "features", "families", "attention", "scale", "plot", "seed"])]
+    maps: Option<PathBuf>,
+    /// With --maps: the width of the window, instead of what the maps were learned with
+    #[arg(long, value_name = "W", requires = "maps")]
+    near: Option<usize>,
+    /// With --maps: slots × members that are exact, as in 4x8
+    #[arg(long, value_name = "SxM", requires = "maps")]
+    routed: Option<Routed>,
+    /// With --maps: keys that are exact for every query
+    #[arg(long, value_name = "N", requires = "maps")]
+    global: Option<usize>,
+    /// With --maps: queries see only keys that are not later
+    #[arg(long, requires = "maps")]
+    causal: bool,
     /// The kernel exp(A‖x‖² + xᵀy + A‖y‖²): 0 is softmax, -0.5 the Gaussian
     #[arg(long, value_name = "A", default_value_t = 0.0, allow_negative_numbers = true)]
     alpha: f64,
@@ -82,6 +104,9 @@ fn scale(text: &str) -> Result<Scale, String> {
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
+        if let Some(path) = &self.maps {
+            return self.run_maps(&read_maps(path)?);
+        }
         let arrays = HeadArrays::read(&self.queries, &self.keys, self.values.as_deref())?;
         let scale = match self.scale {
             None if !self.attention => 1.0,
@@ -101,4 +126,25 @@ impl Arguments {
         }
         terminal::print(&if self.json { found.to_json() } else { found.to_text() })
     }
+
+    fn run_maps(&self, maps: &[FeatureMap]) -> Outcome {
+        let arrays = SequenceArrays::read(&self.queries, &self.keys, self.values.as_deref())?;
+        let options = MapOptions::new()
+            .near(self.near)
+            .global(self.global)
+            .routed(self.routed.map(|r| (r.slots, r.members)))
+            .causal(self.causal.then_some(true));
+        let bar = Bar::new("inspect");
+        let found = inspect_maps(&arrays, maps, &options, &|tick| bar.show(tick))?;
+        drop(bar);
+        terminal::print(&if self.json { found.to_json() } else { found.to_text() })
+    }
+}
+
+/// The maps of a file, which errors name.
+fn read_maps(path: &Path) -> Result<Vec<FeatureMap>, Failure> {
+    let bytes = read_bytes(path).map_err(favor_io::Error::from)?;
+    let place = format!("{}: ", path.display());
+    maps_from_bytes(&bytes)
+        .map_err(|reason| Failure::Lab(favor_lab::Error::Library { place, reason }))
 }

@@ -7,6 +7,7 @@ mod bench;
 mod cluster;
 mod demo;
 mod inspect;
+mod learn;
 mod near;
 #[cfg(feature = "nn")]
 mod nn;
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     Cluster(cluster::Arguments),
     Demo(demo::Arguments),
     Inspect(inspect::Arguments),
+    Learn(learn::Arguments),
     Near(near::Arguments),
     Reproduce(reproduce::Arguments),
     #[cfg(feature = "speech")]
@@ -56,6 +58,7 @@ impl Command {
             Self::Cluster(arguments) => arguments.run(),
             Self::Demo(arguments) => arguments.run(),
             Self::Inspect(arguments) => arguments.run(),
+            Self::Learn(arguments) => arguments.run(),
             Self::Near(arguments) => arguments.run(),
             Self::Reproduce(arguments) => arguments.run(),
             #[cfg(feature = "speech")]

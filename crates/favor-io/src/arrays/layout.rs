@@ -1,7 +1,15 @@
 //! The order in which the numbers of an array lie in a file.
 
 use crate::Problem;
-use crate::stack::{Stack, dimensions};
+
+/// An array as it was read, the last index running fastest.
+pub(super) struct Array {
+    pub(super) values: Vec<f64>,
+    pub(super) shape: Vec<u64>,
+}
+
+/// An error for a shape that is not wanted. It is asked before any number is read.
+pub(super) type Check = fn(&[u64]) -> Result<(), Problem>;
 
 /// An order of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,22 +20,32 @@ pub(super) enum Order {
     Fortran,
 }
 
-/// An error for a shape that is no stack of matrices. Meant to run before any number is read.
-pub(super) fn check(shape: &[u64]) -> Result<(), Problem> {
-    dimensions(shape).map(|_| ())
+impl Array {
+    /// An array whose numbers lie in this order; there are as many as the shape has.
+    pub(super) fn new(values: Vec<f64>, shape: Vec<u64>, order: Order) -> Self {
+        let values = match order {
+            Order::C => values,
+            Order::Fortran => turned(&values, &shape),
+        };
+        Self { values, shape }
+    }
 }
 
-/// The stack of an array whose numbers lie in this order.
-pub(super) fn stack(values: Vec<f64>, shape: &[u64], order: Order) -> Result<Stack, Problem> {
-    let [count, rows, columns] = dimensions(shape)?;
-    if order == Order::C || values.len() != count * rows * columns {
-        return Stack::of_shape(values, shape);
-    }
+/// The same numbers with the last index running fastest instead of the first.
+fn turned(values: &[f64], shape: &[u64]) -> Vec<f64> {
+    let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
+    let mut place = vec![0; shape.len()];
     let mut out = Vec::with_capacity(values.len());
-    for h in 0..count {
-        for i in 0..rows {
-            out.extend((0..columns).map(|j| values[h + count * (i + rows * j)]));
+    for _ in values {
+        let from = place.iter().zip(&shape).rev().fold(0, |from, (p, size)| from * size + p);
+        out.push(values[from]);
+        for (p, &size) in place.iter_mut().zip(&shape).rev() {
+            *p += 1;
+            if *p < size {
+                break;
+            }
+            *p = 0;
         }
     }
-    Stack::of_shape(out, shape)
+    out
 }

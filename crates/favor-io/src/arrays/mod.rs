@@ -1,7 +1,8 @@
 //! Arrays in files.
 //!
 //! [`read`] takes `.npy`, `.npz`, `.safetensors` and `.csv` files, [`read_spec`] the same with the
-//! name of an array after a colon, as in `qkv.npz:q`. Every error names the file and what is wrong
+//! name of an array after a colon, as in `qkv.npz:q`, and [`read_sequences`] arrays that may have an
+//! axis for sequences. Every error names the file and what is wrong
 //! with it; a broken or hostile file never makes the program stop or ask for more memory than the
 //! file can fill. [`npy_bytes`] goes the other way.
 
@@ -17,8 +18,10 @@ mod text;
 pub use npy::npy_bytes;
 pub use text::number;
 
-use crate::{InputError, Problem, Stack};
+use crate::{InputError, Problem, Sequences, Stack};
+use crate::{sequences, stack};
 use kind::Kind;
+use layout::{Array, Check};
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -30,11 +33,30 @@ use std::path::{Path, PathBuf};
 /// one. Numbers of any type become `f64`, exactly where `f64` can hold them: integers beyond 2^53
 /// are rounded to the nearest.
 pub fn read(path: &Path, name: Option<&str>) -> Result<Stack, InputError> {
-    let (array, stack) = read_named(path, name);
+    let make = |array: Array| Stack::of_shape(array.values, &array.shape);
+    let stack = read_as(path, name, |shape| stack::dimensions(shape).map(|_| ()), make)?;
+    Ok(stack.from_source(source(path, name)))
+}
+
+/// Reads an array of sequences: heads × tokens × columns, or sequences × heads × tokens × columns.
+/// The file's name may be followed by a colon and the name of an array.
+pub fn read_sequences(spec: &str) -> Result<Sequences, InputError> {
+    let (path, name) = split_spec(spec);
+    let make = |array: Array| Sequences::of_shape(array.values, &array.shape);
+    let array = read_as(&path, name, |shape| sequences::dimensions(shape).map(|_| ()), make)?;
+    Ok(array.from_source(source(&path, name)))
+}
+
+/// Where an array came from, as it is named in messages.
+fn source(path: &Path, name: Option<&str>) -> String {
     let chosen = name.map_or_else(String::new, |name| format!(":{name}"));
-    let source = format!("{}{chosen}", path.display());
-    let stack = stack.map(|stack| stack.from_source(source));
-    stack.map_err(|problem| InputError { path: path.to_path_buf(), array, problem })
+    format!("{}{chosen}", path.display())
+}
+
+/// The bytes of a file that is there and holds something.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>, InputError> {
+    let bytes = check_regular(path).and_then(|()| whole(&mut open_filled(path)?.0));
+    bytes.map_err(|problem| InputError { path: path.to_path_buf(), array: None, problem })
 }
 
 /// Reads a file whose name may be followed by a colon and the name of an array.
@@ -64,9 +86,20 @@ pub fn split_spec(spec: &str) -> (PathBuf, Option<&str>) {
     (PathBuf::from(spec), None)
 }
 
-type Named = (Option<String>, Result<Stack, Problem>);
+/// The name of the array that was read or failed to be read, and the array.
+type Named = (Option<String>, Result<Array, Problem>);
 
-fn read_named(path: &Path, name: Option<&str>) -> Named {
+fn read_as<T>(
+    path: &Path,
+    name: Option<&str>,
+    check: Check,
+    make: impl FnOnce(Array) -> Result<T, Problem>,
+) -> Result<T, InputError> {
+    let (array, read) = read_named(path, name, check);
+    read.and_then(make).map_err(|problem| InputError { path: path.to_path_buf(), array, problem })
+}
+
+fn read_named(path: &Path, name: Option<&str>, check: Check) -> Named {
     let opened = open(path);
     let (kind, mut file, size) = match opened {
         Ok(opened) => opened,
@@ -76,13 +109,13 @@ fn read_named(path: &Path, name: Option<&str>) -> Named {
         return (None, Err(Problem::NameNotUsed(kind.extension())));
     }
     match kind {
-        Kind::Npy => (None, npy::read(&mut BufReader::new(file), size)),
-        Kind::Npz => npz::read(file, name),
+        Kind::Npy => (None, npy::read(&mut BufReader::new(file), size, check)),
+        Kind::Npz => npz::read(file, name, check),
         Kind::Safetensors => match whole(&mut file) {
-            Ok(bytes) => tensors::read(&bytes, name),
+            Ok(bytes) => tensors::read(&bytes, name, check),
             Err(e) => (None, Err(e)),
         },
-        Kind::Csv => (None, whole(&mut file).and_then(|bytes| text::read(&bytes))),
+        Kind::Csv => (None, whole(&mut file).and_then(|bytes| text::read(&bytes, check))),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::dtype::{Dtype, fill};
 use super::header::{self, Header};
-use super::layout;
-use crate::{Problem, Stack};
+use super::layout::{Array, Check};
+use crate::Problem;
 use std::io::Read;
 
 // NumPy itself writes a few hundred bytes at most and refuses more than 10 000 by default.
@@ -12,9 +12,9 @@ const LONGEST_HEADER: u32 = 1 << 16;
 /// Reads an array from an input that is `size` bytes long.
 ///
 /// The size is compared with what the header promises before any memory is asked for.
-pub(super) fn read(from: &mut impl Read, size: u64) -> Result<Stack, Problem> {
+pub(super) fn read(from: &mut impl Read, size: u64, check: Check) -> Result<Array, Problem> {
     let (header, used) = read_header(from)?;
-    layout::check(&header.shape)?;
+    check(&header.shape)?;
     let dtype = Dtype::from_numpy(&header.descr)?;
     let promised = dtype.bytes_of(&header.shape)?;
     let present = size.saturating_sub(used);
@@ -29,7 +29,7 @@ pub(super) fn read(from: &mut impl Read, size: u64) -> Result<Stack, Problem> {
     if fill(from, &mut [0])? != 0 {
         return Err(bad("more bytes follow the array"));
     }
-    layout::stack(values, &header.shape, header.order)
+    Ok(Array::new(values, header.shape, header.order))
 }
 
 /// The bytes of a `.npy` file of so many rows and columns.

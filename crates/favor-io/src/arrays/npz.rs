@@ -1,7 +1,8 @@
 //! A zip archive of NumPy arrays.
 
-use super::{choose, npy};
-use crate::{Problem, Stack};
+use super::layout::{Array, Check};
+use super::{Named, choose, npy};
+use crate::Problem;
 use std::fs::File;
 use std::io::BufReader;
 use zip::ZipArchive;
@@ -11,7 +12,7 @@ use zip::result::ZipError;
 const HIGHEST_RATIO: u64 = 1100;
 
 /// Reads one array, and says the name of the array that it read or failed to read.
-pub(super) fn read(file: File, name: Option<&str>) -> (Option<String>, Result<Stack, Problem>) {
+pub(super) fn read(file: File, name: Option<&str>, check: Check) -> Named {
     let mut archive = match ZipArchive::new(BufReader::new(file)) {
         Ok(archive) => archive,
         Err(e) => return (None, Err(problem(e))),
@@ -25,11 +26,15 @@ pub(super) fn read(file: File, name: Option<&str>) -> (Option<String>, Result<St
         Ok(chosen) => chosen,
         Err(e) => return (None, Err(e)),
     };
-    let stack = read_entry(&mut archive, &format!("{chosen}.npy"));
-    (Some(chosen), stack)
+    let array = read_entry(&mut archive, &format!("{chosen}.npy"), check);
+    (Some(chosen), array)
 }
 
-fn read_entry(archive: &mut ZipArchive<BufReader<File>>, entry: &str) -> Result<Stack, Problem> {
+fn read_entry(
+    archive: &mut ZipArchive<BufReader<File>>,
+    entry: &str,
+    check: Check,
+) -> Result<Array, Problem> {
     let mut entry = archive.by_name(entry).map_err(problem)?;
     let size = entry.size();
     let possible = entry.compressed_size().saturating_mul(HIGHEST_RATIO).saturating_add(1024);
@@ -37,7 +42,7 @@ fn read_entry(archive: &mut ZipArchive<BufReader<File>>, entry: &str) -> Result<
         let stored = entry.compressed_size();
         return Err(bad(format!("{stored} stored bytes cannot hold the {size} bytes claimed")));
     }
-    npy::read(&mut entry, size)
+    npy::read(&mut entry, size, check)
 }
 
 fn problem(error: ZipError) -> Problem {

@@ -1,14 +1,14 @@
 //! Arrays of a `.safetensors` file.
 
-use super::choose;
 use super::dtype::{Dtype, Number};
-use super::layout::{self, Order};
-use crate::{Problem, Stack};
+use super::layout::{Array, Check, Order};
+use super::{Named, choose};
+use crate::Problem;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype as Stored, TensorView};
 
 /// Reads one array, and says the name of the array that it read or failed to read.
-pub(super) fn read(bytes: &[u8], name: Option<&str>) -> (Option<String>, Result<Stack, Problem>) {
+pub(super) fn read(bytes: &[u8], name: Option<&str>, check: Check) -> Named {
     let tensors = match SafeTensors::deserialize(bytes) {
         Ok(tensors) => tensors,
         Err(e) => return (None, Err(Problem::malformed("safetensors", e.to_string()))),
@@ -19,19 +19,19 @@ pub(super) fn read(bytes: &[u8], name: Option<&str>) -> (Option<String>, Result<
         Ok(chosen) => chosen,
         Err(e) => return (None, Err(e)),
     };
-    let stack = tensors
+    let array = tensors
         .tensor(&chosen)
         .map_err(|e| Problem::malformed("safetensors", e.to_string()))
-        .and_then(|view| read_view(&view));
-    (Some(chosen), stack)
+        .and_then(|view| read_view(&view, check));
+    (Some(chosen), array)
 }
 
-fn read_view(view: &TensorView<'_>) -> Result<Stack, Problem> {
+fn read_view(view: &TensorView<'_>, check: Check) -> Result<Array, Problem> {
     let shape: Vec<u64> = view.shape().iter().map(|&n| n as u64).collect();
-    layout::check(&shape)?;
+    check(&shape)?;
     let dtype = Dtype { number: number(view.dtype())?, big_endian: false };
     let values = dtype.read(&mut view.data(), &shape)?;
-    layout::stack(values, &shape, Order::C)
+    Ok(Array::new(values, shape, Order::C))
 }
 
 fn number(stored: Stored) -> Result<Number, Problem> {

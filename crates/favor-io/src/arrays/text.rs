@@ -1,14 +1,14 @@
 //! A table of numbers as text, cells separated by commas.
 
-use super::layout::{self, Order};
-use crate::{Problem, Stack};
+use super::layout::{Array, Check, Order};
+use crate::Problem;
 use csv::{ByteRecord, ReaderBuilder};
 
 /// Reads a table. Blank lines and lines that begin with `#` are passed over.
 ///
 /// The first line is a heading if none of its cells is a number. A first line that mixes numbers
 /// and words is an error, because it may be data with a slip in it.
-pub(super) fn read(bytes: &[u8]) -> Result<Stack, Problem> {
+pub(super) fn read(bytes: &[u8], check: Check) -> Result<Array, Problem> {
     let bytes = without_mark(bytes);
     let mut reader = ReaderBuilder::new()
         .has_headers(false)
@@ -43,8 +43,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stack, Problem> {
         }
         rows += 1;
     }
-    let shape = [rows, columns.unwrap_or(0) as u64];
-    layout::stack(values, &shape, Order::C)
+    let shape = vec![rows, columns.unwrap_or(0) as u64];
+    check(&shape)?;
+    Ok(Array::new(values, shape, Order::C))
 }
 
 /// The line that a record begins on, counted from 1. Only messages need it.

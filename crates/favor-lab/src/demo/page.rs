@@ -1,29 +1,22 @@
-//! The demonstration as one page: no scripts, nothing loaded from elsewhere.
+//! The demonstration as one page.
 
 use super::{Demo, curve};
+use crate::page::{figure, page, section};
 use favor::Family;
 use favor_io::numbers::percent;
 use std::fmt::Write;
 
-const CSS: &str = include_str!("page.css");
-
 impl Demo {
     /// The whole page.
     pub fn to_html(&self) -> String {
-        let mut out = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n");
-        out.push_str("<meta charset=\"utf-8\">\n");
-        out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-        out.push_str("<title>Kernels in linear time</title>\n");
-        let _ = write!(out, "<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n");
-        self.head(&mut out);
-        self.product_section(&mut out);
-        self.classify_section(&mut out);
-        self.attention_section(&mut out);
-        self.table_section(&mut out);
-        self.last_section(&mut out);
-        out.push_str("</main>\n</body>\n</html>\n");
-        // Numbers stay on one line with their signs.
-        out.replace(" %", "\u{a0}%").replace("M = ", "M\u{a0}=\u{a0}")
+        let mut body = String::new();
+        self.head(&mut body);
+        self.product_section(&mut body);
+        self.classify_section(&mut body);
+        self.attention_section(&mut body);
+        self.table_section(&mut body);
+        self.last_section(&mut body);
+        page("Kernels in linear time", &body)
     }
 
     fn head(&self, out: &mut String) {
@@ -163,16 +156,4 @@ impl Demo {
             self.options.seed, self.seconds
         );
     }
-}
-
-fn section(out: &mut String, kicker: &str, title: &str, sentence: &str) {
-    let _ = writeln!(out, "<h2><span class=\"kicker\">{kicker}</span><br>{title}</h2>");
-    let _ = writeln!(out, "<p>{sentence}</p>");
-}
-
-fn figure(out: &mut String, svg: &str, caption: &str) {
-    let _ = writeln!(
-        out,
-        "<figure><div class=\"card\">{svg}</div><figcaption>{caption}</figcaption></figure>"
-    );
 }

@@ -8,6 +8,7 @@
 mod break_even;
 mod estimator;
 mod measure;
+mod operations;
 mod pair_means;
 mod predict;
 mod recommend;
@@ -19,6 +20,7 @@ pub use estimator::Estimator;
 pub use measure::{
     attention_error, effective_sample_sizes, kernel_error, relative_error, uniform_error,
 };
+pub use operations::Operations;
 pub use pair_means::PairMeans;
 pub use predict::{Prediction, predict};
 pub use recommend::{Advice, Candidate, recommend};

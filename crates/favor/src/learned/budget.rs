@@ -141,7 +141,7 @@ fn candidates(
         for exact in measured_sets(*learned, wanted, *features) {
             let score = head.score(numbers, exact);
             let point = FrontPoint {
-                operations: head.cost.of(*features, score.exact_keys()),
+                operations: head.operations(*features).per_token(score.exact_keys()),
                 error: score.error(),
             };
             let divergence = score.divergence();
@@ -153,12 +153,12 @@ fn candidates(
     for near in std::iter::successors(Some(4_usize), |n| Some(2 * n)).take_while(|n| *n < length) {
         let exact = ExactKeys::NONE.near(near);
         let score = head.score(numbers, exact);
-        let operations = head.cost.exact(score.exact_keys());
+        let operations = head.operations(0).per_token(score.exact_keys());
         let point = FrontPoint { operations, error: score.alone() };
         all.push(Candidate { point, exact, map: None, divergence: 0.0 });
     }
     let seen = if head.causal() { 0.5 } else { 1.0 } * length as f64;
-    let point = FrontPoint { operations: head.cost.exact(seen), error: 0.0 };
+    let point = FrontPoint { operations: head.operations(0).per_token(seen), error: 0.0 };
     all.push(Candidate { point, exact: ExactKeys::ALL, map: None, divergence: 0.0 });
     all
 }

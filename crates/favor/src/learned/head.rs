@@ -1,7 +1,6 @@
 //! The learning of one head.
 
 use super::adam::{Adam, cycle};
-use super::cost::Cost;
 use super::gradient::add_gradient;
 use super::measure::{Score, measure};
 use super::numbers::{Coordinates, Numbers};
@@ -10,6 +9,7 @@ use super::probes::{ProbeRows, probes};
 use super::sequence::{Raw, Sequence};
 use super::weights::{View, Weights};
 use super::{HeadReport, Kept, LearnedHead};
+use crate::diagnose::Operations;
 use crate::draw::Stream;
 use crate::map::{Learned, LearnedFrom, Probes};
 use crate::{ExactKeys, FeatureMap, FeatureSpec, Matrix, Moments, Result, Side};
@@ -59,7 +59,8 @@ pub(super) struct Head<'a> {
     probes: Probes,
     probe_rows: Arc<ProbeRows<R>>,
     has_values: bool,
-    pub(super) cost: Cost,
+    /// Dimensions of the keys and of the values.
+    sizes: (usize, usize),
     /// Whether the sequences of a step are shared out among threads.
     parallel: bool,
 }
@@ -97,7 +98,7 @@ impl<'a> Head<'a> {
             train: packed(train),
             held_out: packed(held_out),
             probe_rows: Arc::new(ProbeRows::new(&probes, kernel, &query)),
-            cost: Cost { dim, values: values.unwrap_or(dim) },
+            sizes: (dim, values.unwrap_or(dim)),
             has_values: values.is_some(),
             moments: (queries, keys),
             spec,
@@ -222,6 +223,11 @@ impl<'a> Head<'a> {
         FeatureMap::from_learned(spec, Learned { query, key, probes, from })
     }
 
+    /// What attention with this many features costs.
+    pub(super) fn operations(&self, features: usize) -> Operations {
+        Operations { features, dim: self.sizes.0, values: self.sizes.1 }
+    }
+
     /// The longest held-out sequence.
     pub(super) fn length(&self) -> usize {
         self.held_out.iter().map(|s| s.key_places.len()).max().unwrap_or(0)
@@ -295,8 +301,7 @@ pub(super) fn learn_head(
     let (chosen, score) =
         if kept == Kept::Learned { (&learned, &after) } else { (&start, &before) };
     let divergences = (before.divergence(), score.divergence());
-    let operations = head.cost.of(features, score.exact_keys());
-    let window = head.cost.window(operations, head.causal);
+    let window = head.operations(features).window(score.exact_keys(), head.causal);
     let report = HeadReport {
         before: before.error(),
         after: alone.filter(|_| kept == Kept::ExactAlone).unwrap_or(score.error()),

@@ -8,7 +8,6 @@
 
 mod adam;
 mod budget;
-mod cost;
 mod gradient;
 mod head;
 mod measure;

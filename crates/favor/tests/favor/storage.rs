@@ -163,19 +163,19 @@ fn foreign_files_are_told_apart() {
     let other = r#"{"schema":"favor.model","version":1}"#;
     assert_says(&file(Some(other)), &["favor.model", "favor.maps"]);
     // A later version need not be readable beyond its number.
-    let later = r#"{"schema":"favor.maps","version":3,"contents":"something new"}"#;
-    assert_says(&file(Some(later)), &["version 3", "reads version 2"]);
+    let later = r#"{"schema":"favor.maps","version":4,"contents":"something new"}"#;
+    assert_says(&file(Some(later)), &["version 4", "reads version 3"]);
     let no_version = r#"{"schema":"favor.maps"}"#;
     assert_says(&file(Some(no_version)), &["version null"]);
-    let no_contents = r#"{"schema":"favor.maps","version":2,"checksum":""}"#;
+    let no_contents = r#"{"schema":"favor.maps","version":3,"checksum":""}"#;
     assert_says(&file(Some(no_contents)), &["damaged header", "contents"]);
-    let unsigned = r#"{"schema":"favor.maps","version":2,"checksum":"0","contents":[]}"#;
+    let unsigned = r#"{"schema":"favor.maps","version":3,"checksum":"0","contents":[]}"#;
     assert_says(&file(Some(unsigned)), &["checksum"]);
 }
 
 /// A file of maps with the given header and arrays, and a checksum that is right.
 fn written(specs: serde_json::Value, arrays: Vec<Array<'_>>) -> Vec<u8> {
-    Kind::new("favor.maps", "feature map", 2).write(&specs, arrays).unwrap()
+    Kind::new("favor.maps", "feature map", 3).write(&specs, arrays).unwrap()
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn headers_that_contradict_the_arrays_are_refused() {
         let spec = json!({
             "family": family, "kernel": kernel, "features": features, "coupling": "iid", "seed": 1
         });
-        written(json!([spec]), vec![Array::f64("0.omega", [1, 2], &[0.0, 0.0])])
+        written(json!([{ "spec": spec }]), vec![Array::f64("0.omega", [1, 2], &[0.0, 0.0])])
     };
     assert_says(&spec("pos", &softmax, 1), &["'0.quadratic' is missing"]);
     assert_says(&spec("trig", &softmax, 1), &["'0.offsets' is missing"]);
@@ -198,12 +198,12 @@ fn headers_that_contradict_the_arrays_are_refused() {
     assert_eq!(map.spec().family, Family::Pos);
     type Edit<'a> = &'a dyn Fn(&mut serde_json::Value, &mut Vec<Array<'static>>);
     let edited = |edit: Edit<'_>| {
-        let (mut specs, mut arrays) = (json!([map.spec()]), parts(map));
+        let (mut specs, mut arrays) = (json!([{ "spec": map.spec() }]), parts(map));
         edit(&mut specs, &mut arrays);
         written(specs, arrays)
     };
     assert_same("unedited", map, &FeatureMap::from_bytes(&edited(&|_, _| {})).unwrap());
-    let features = edited(&|specs, _| specs[0]["features"] = 8.into());
+    let features = edited(&|specs, _| specs[0]["spec"]["features"] = 8.into());
     assert_says(&features, &["(7, 3)", "8 features"]);
     let missing = edited(&|_, arrays| drop(arrays.pop()));
     assert_says(&missing, &["'0.key_shift' is missing"]);
@@ -213,7 +213,7 @@ fn headers_that_contradict_the_arrays_are_refused() {
     });
     assert_says(&integers, &["I64 where F64"]);
     // Positive parameters, but a trigonometric family.
-    let other = edited(&|specs, _| specs[0]["family"] = "trig".into());
+    let other = edited(&|specs, _| specs[0]["spec"]["family"] = "trig".into());
     assert_says(&other, &["'0.offsets' is missing"]);
 }
 
@@ -248,7 +248,7 @@ fn numbers_that_are_not_finite_are_refused() {
                 let mut numbers = source.to_vec();
                 numbers[0] = bad;
                 arrays[place] = Array::f64(format!("0.{name}"), shape, &numbers);
-                let text = message(&written(json!([map.spec()]), arrays));
+                let text = message(&written(json!([{ "spec": map.spec() }]), arrays));
                 let what = format!("{} {name}", map.spec().family);
                 assert!(text.contains("ω") || text.contains("transform"), "{what}: {text}");
             }
@@ -280,11 +280,13 @@ fn json_maps_are_checked_like_files() {
     type Edit = fn(&mut serde_json::Value);
     let edits: [(&str, Edit); 6] = [
         ("features", |v| v["spec"]["features"] = 3.into()),
-        ("quadratic", |v| v["parameters"]["quadratic"][0] = 0.5.into()),
-        ("transform", |v| v["parameters"]["query_transform"]["data"][0] = 40.0.into()),
-        ("parameters", |v| v["parameters"] = serde_json::Value::Null),
+        ("quadratic", |v| v["numbers"]["Drawn"]["parameters"]["quadratic"][0] = 0.5.into()),
+        ("transform", |v| {
+            v["numbers"]["Drawn"]["parameters"]["query_transform"]["data"][0] = 40.0.into()
+        }),
+        ("parameters", |v| v["numbers"]["Drawn"]["parameters"] = serde_json::Value::Null),
         ("scale", |v| v["spec"]["kernel"]["scale"] = 0.0.into()),
-        ("rows", |v| v["omega"]["rows"] = 6.into()),
+        ("rows", |v| v["numbers"]["Drawn"]["omega"]["rows"] = 6.into()),
     ];
     for (what, edit) in edits {
         let mut damaged = value.clone();

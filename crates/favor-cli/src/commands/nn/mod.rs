@@ -6,13 +6,9 @@ pub(super) mod glue;
 pub(super) mod pretrain;
 
 use crate::failure::{Failure, Outcome};
-use crate::terminal::Bar;
+use crate::terminal::{self, Bar};
 use favor_nn::run::Watch;
 use favor_nn::{Attention, AttentionOptions};
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Set by Ctrl-C.
-static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Which attention.
 #[derive(Debug, clap::Args)]
@@ -59,15 +55,10 @@ pub(super) fn watched<T>(
     name: &'static str,
     work: impl FnOnce(Watch<'_>) -> favor_nn::Result<T>,
 ) -> Result<T, Failure> {
-    // A process has one handler: the second command of a process, as in tests, keeps the first's.
-    let _ = ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
+    let stop = terminal::stopped();
     let bar = Bar::new(name);
     let listener = |tick: favor_io::progress::Tick<'_>| bar.show(tick);
-    Ok(work(Watch { listener: &listener, stop: &STOP })?)
+    Ok(work(Watch { listener: &listener, stop })?)
 }
 
 pub(super) fn print(text: &str) -> Outcome {

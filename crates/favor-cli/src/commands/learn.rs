@@ -1,0 +1,135 @@
+//! `favor learn`.
+
+use crate::failure::Outcome;
+use crate::routed::Routed;
+use crate::terminal::{self, Bar};
+use clap::builder::RangedU64ValueParser;
+use favor::learned::LearnOptions;
+use favor::{ExactKeys, Family, FeatureSpec, maps_to_bytes};
+use favor_inspect::MOST_FEATURES;
+use favor_io::{AtomicFile, SequenceArrays, write_atomically};
+use favor_lab::learning::learn;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+const EXAMPLES: &str = "Examples:
+  favor learn --queries q.npy --keys k.npy --values v.npy --out maps.safetensors
+  favor learn --queries qkv.npz:q --keys qkv.npz:k --values qkv.npz:v --features 64 --near 16 \\
+      --routed 4x8 --out maps.safetensors --html report.html
+  favor learn --queries q.npy --keys k.npy --causal --steps 200 --out maps.safetensors --json";
+
+/// Learn feature maps from the queries and keys of attention heads.
+///
+/// A map starts at the closed form and descends the divergence between exact weights and its own;
+/// what is kept is never worse on held-out sequences than the start. Files end in .npy, .npz or
+/// .safetensors and hold heads × tokens × columns or sequences × heads × tokens × columns. A single
+/// sequence is cut into pieces. Queries and keys are multiplied by d^(-1/4), as attention does.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Queries, as in q.npy, or file:array as in qkv.npz:q
+    #[arg(long, value_name = "FILE")]
+    queries: String,
+    /// Keys, with as many sequences, heads and columns as the queries
+    #[arg(long, value_name = "FILE")]
+    keys: String,
+    /// Values, one per key: errors are then those of outputs, and of weights otherwise
+    #[arg(long, value_name = "FILE")]
+    values: Option<String>,
+    /// Number of features
+    #[arg(long, value_name = "M", default_value_t = 64)]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_FEATURES as u64))]
+    features: usize,
+    /// The family that learning starts from
+    #[arg(long, value_name = "NAME", default_value = "balanced")]
+    family: Family,
+    /// Keys that are exact: those at most so far from the query
+    #[arg(long, value_name = "W", default_value_t = 16)]
+    near: usize,
+    /// Keys that are exact: the members of the slots that a query prefers, slots × members
+    #[arg(long, value_name = "SxM")]
+    routed: Option<Routed>,
+    /// Keys that are exact for every query
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    global: usize,
+    /// Queries see only keys that are not later
+    #[arg(long)]
+    causal: bool,
+    /// The part of the sequences that is held out
+    #[arg(long, value_name = "PART", default_value_t = LearnOptions::new().holdout)]
+    holdout: f64,
+    /// Steps of learning; 0 keeps the closed form
+    #[arg(long, value_name = "N", default_value_t = LearnOptions::new().steps)]
+    steps: usize,
+    /// Sequences per step
+    #[arg(long, value_name = "N", default_value_t = LearnOptions::new().batch)]
+    batch: usize,
+    /// The largest rate of learning
+    #[arg(long, value_name = "RATE", default_value_t = LearnOptions::new().rate)]
+    rate: f64,
+    /// Threads; all cores by default. No result depends on it
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Decides the draw, what is held out, and the order of the rest
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// The maps, one per head
+    #[arg(long, value_name = "FILE.safetensors", value_parser = maps_path)]
+    out: PathBuf,
+    /// Print JSON at full precision instead of a table
+    #[arg(long)]
+    json: bool,
+    /// A page with the table, pictures of the weights, and error against cost
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
+}
+
+fn maps_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.extension().is_some_and(|e| e == "safetensors") {
+        Ok(path)
+    } else {
+        Err("maps are written to a file that ends in .safetensors".to_owned())
+    }
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Outcome {
+        // What cannot be written is said before anything is learned.
+        for path in [Some(&self.out), self.html.as_ref()].into_iter().flatten() {
+            AtomicFile::create(path)?;
+        }
+        let arrays = SequenceArrays::read(&self.queries, &self.keys, self.values.as_deref())?;
+        let Routed { slots, members } = self.routed.unwrap_or(Routed { slots: 0, members: 0 });
+        let exact = ExactKeys::NONE.near(self.near).global(self.global).routed(slots, members);
+        let options = LearnOptions::new()
+            .exact(exact)
+            .steps(self.steps)
+            .batch(self.batch)
+            .rate(self.rate)
+            .holdout(self.holdout)
+            .seed(self.seed)
+            .threads(self.threads)
+            .cancel(Some(terminal::stopped()));
+        let spec = FeatureSpec::new(self.family, self.features).seed(self.seed);
+        let bar = Bar::new("learn");
+        let found = learn(&arrays, spec, self.causal, &options, &|tick| bar.show(tick))?;
+        drop(bar);
+        let maps = maps_to_bytes(&found.maps())?;
+        let page = match &self.html {
+            None => None,
+            Some(path) => {
+                let bar = Bar::new("report");
+                Some((path, found.to_html(&arrays, &self.out, &|tick| bar.show(tick))?))
+            }
+        };
+        if terminal::stopped().load(Ordering::Relaxed) {
+            return Err(favor::Error::Cancelled.into());
+        }
+        write_atomically(&self.out, &maps)?;
+        if let Some((path, page)) = page {
+            write_atomically(path, page.as_bytes())?;
+        }
+        terminal::print(&if self.json { found.to_json() } else { found.to_text(&self.out) })
+    }
+}

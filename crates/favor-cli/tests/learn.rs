@@ -1,0 +1,232 @@
+//! `favor learn` and `favor inspect --maps`: files, messages, exit codes.
+
+use favor::draw::Stream;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_favor"));
+    command.args(arguments);
+    command
+}
+
+fn favor(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+/// Asserts success, and gives what was printed.
+fn printed(arguments: &[&str]) -> String {
+    let output = favor(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Asserts a refusal: exit code 2, nothing printed, one line with all parts.
+fn refused(arguments: &[&str], parts: &[&str]) {
+    let output = favor(arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(message.lines().count(), 1, "{message}");
+    for part in parts {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+}
+
+/// A `.npy` file of these numbers.
+fn npy(folder: &Path, name: &str, shape: &[usize], mut number: impl FnMut() -> f32) -> String {
+    let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
+    let shape_text = format!("({})", sizes.join(", "));
+    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape_text}, }}");
+    header += &" ".repeat(63 - (10 + header.len()) % 64);
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.bytes());
+    (0..shape.iter().product::<usize>()).for_each(|_| bytes.extend(number().to_le_bytes()));
+    let path = folder.join(name);
+    fs::write(&path, bytes).unwrap();
+    path.display().to_string()
+}
+
+/// Queries, keys and values whose coordinates differ much in size, so that there is something to learn.
+fn qkv(folder: &Path, name: &str, shape: [usize; 4], seed: u64) -> [String; 3] {
+    let mut noise = Stream::new(seed, 0);
+    ["q", "k", "v"].map(|side| {
+        let mut at = 0;
+        npy(folder, &format!("{name}-{side}.npy"), &shape, || {
+            at += 1;
+            let size = if side == "v" { 1.0 } else { 3.0 / (1 + at % shape[3]) as f64 };
+            (size * noise.normal()) as f32
+        })
+    })
+}
+
+#[test]
+fn learned_maps_are_no_worse_than_the_closed_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let [q, k, v] = qkv(folder.path(), "learn", [8, 2, 48, 8], 1);
+    let [q2, k2, v2] = qkv(folder.path(), "other", [3, 2, 48, 8], 2);
+    let learn = |steps: &str, out: &str, extra: &[&str]| {
+        let base = ["learn", "--queries", &q, "--keys", &k, "--values", &v, "--features", "16"];
+        let rest = ["--near", "0", "--steps", steps, "--out", out];
+        printed(&[&base[..], &rest, extra].concat())
+    };
+    let (start, learned) = (path("start.safetensors"), path("learned.safetensors"));
+    learn("0", &start, &[]);
+    let text = learn("120", &learned, &[]);
+    assert!(text.contains("16 features, exact keys: none; learned from 6 sequences"), "{text}");
+    let inspect = |maps: &str, extra: &[&str]| {
+        let base = ["inspect", "--maps", maps, "--queries", &q2, "--keys", &k2, "--values", &v2];
+        printed(&[&base[..], extra].concat())
+    };
+    let errors = |maps: &str| -> Vec<f64> {
+        let json: Value = serde_json::from_str(&inspect(maps, &["--json"])).unwrap();
+        let heads = json["heads"].as_array().unwrap().clone();
+        heads.iter().map(|head| head["error"].as_f64().unwrap()).collect()
+    };
+    let (before, after) = (errors(&start), errors(&learned));
+    assert_eq!(before.len(), 2);
+    for (before, after) in before.iter().zip(&after) {
+        assert!(after < before, "{after} is not less than {before}");
+    }
+    // What the maps were learned with can be changed.
+    let text = inspect(&learned, &["--near", "4", "--routed", "2x3", "--causal"]);
+    assert!(text.contains("causal; 16 features, exact keys: window ±4, 2 × 3 routed"), "{text}");
+    // The seed decides everything, and the number of threads nothing.
+    let again = path("again.safetensors");
+    learn("120", &again, &["--threads", "1"]);
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&learned).unwrap());
+    learn("120", &again, &["--seed", "1"]);
+    assert_ne!(fs::read(&again).unwrap(), fs::read(&learned).unwrap());
+}
+
+#[test]
+fn json_has_all_figures_and_the_page_stands_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (maps, page) = (path("maps.safetensors"), path("report.html"));
+    // One sequence: heads × tokens × columns.
+    let mut noise = Stream::new(3, 0);
+    let x = npy(folder.path(), "x.npy", &[3, 64, 4], || noise.normal() as f32);
+    let base = ["learn", "--queries", &x, "--keys", &x, "--values", &x, "--features", "8"];
+    let exact = ["--near", "3", "--routed", "2x4", "--global", "2", "--causal", "--steps", "12"];
+    let files = ["--out", &maps, "--html", &page, "--json"];
+    let json: Value =
+        serde_json::from_str(&printed(&[&base[..], &exact, &files].concat())).unwrap();
+    let heads = json["heads"].as_array().unwrap();
+    assert_eq!(heads.len(), 3);
+    for head in heads {
+        let figures = ["before", "after", "exact_alone", "window_alone", "uniform", "kl_before"];
+        for figure in figures.into_iter().chain(["kl_after", "exact_keys"]) {
+            assert!(head[figure].as_f64().is_some_and(f64::is_finite), "{figure}: {head}");
+        }
+        assert!(["learned", "start", "exact_alone"].contains(&head["kept"].as_str().unwrap()));
+    }
+    let html = fs::read_to_string(&page).unwrap();
+    let rest = html.replace("http://www.w3.org/2000/svg", "");
+    assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"));
+    assert!(!rest.contains("http") && !rest.contains("url(") && !rest.contains("<script"));
+    // The maps say how they were learned.
+    let text = printed(&["inspect", "--maps", &maps, "--queries", &x, "--keys", &x]);
+    assert!(text.contains("causal; 8 features, exact keys: window ±3, 2 global, 2 × 4"), "{text}");
+    assert!(text.contains("Error of the weights"), "{text}");
+}
+
+#[test]
+fn bad_input_is_refused_in_one_line_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let array = |name: &str, shape: &[usize], value: f32| npy(folder.path(), name, shape, || value);
+    let x = array("x.npy", &[4, 2, 24, 3], 0.5);
+    let cases: Vec<(String, String, &[&str], Vec<&str>)> = vec![
+        (x.clone(), array("h.npy", &[4, 3, 24, 3], 0.5), &[], vec!["h.npy", "number of heads"]),
+        (x.clone(), array("s.npy", &[5, 2, 24, 3], 0.5), &[], vec!["s.npy", "of sequences"]),
+        (x.clone(), array("c.npy", &[4, 2, 24, 4], 0.5), &[], vec!["c.npy", "of columns"]),
+        (x.clone(), array("t.npy", &[4, 2, 23, 3], 0.5), &[], vec!["24 queries and 23 keys"]),
+        (array("nan.npy", &[4, 2, 24, 3], f32::NAN), x.clone(), &[], vec!["nan.npy: holds NaN at"]),
+        (array("flat.npy", &[24, 3], 0.5), x.clone(), &[], vec!["flat.npy", "shape [24, 3]"]),
+        (array("none.npy", &[4, 2, 0, 3], 0.5), x.clone(), &[], vec!["none.npy", "is empty"]),
+        (array("odd.txt", &[4, 2, 24, 3], 0.5), x.clone(), &[], vec!["odd.txt", "extension"]),
+        ("absent.npy".into(), x.clone(), &[], vec!["absent.npy: there is no such file"]),
+        (x.clone(), x.clone(), &["--values", "absent.npy"], vec!["absent.npy"]),
+        (x.clone(), x.clone(), &["--routed", "4"], vec!["--routed", "as in 4x8"]),
+        (x.clone(), x.clone(), &["--routed", "99x8"], vec!["99 preferred slots of 64 features"]),
+        (x.clone(), x.clone(), &["--routed", "4x25"], vec!["25 members of a slot, of 24 keys"]),
+        (x.clone(), x.clone(), &["--features", "0"], vec!["--features", "1..=65536"]),
+        (x.clone(), x.clone(), &["--family", "trig"], vec!["family", "positive"]),
+        (x.clone(), x.clone(), &["--holdout", "1"], vec!["holdout"]),
+        (x.clone(), x.clone(), &["--batch", "0"], vec!["batch"]),
+        (x.clone(), x.clone(), &["--rate", "0"], vec!["rate"]),
+        (x.clone(), x.clone(), &["--html", "no/such/report.html"], vec!["no/such/report.html"]),
+    ];
+    let files = || fs::read_dir(folder.path()).unwrap().count();
+    let before = files();
+    let out = folder.path().join("maps.safetensors");
+    let name = out.display().to_string();
+    for (q, k, extra, parts) in &cases {
+        let base = ["learn", "--queries", q, "--keys", k, "--steps", "3", "--out", &name];
+        refused(&[&base[..], extra].concat(), parts);
+        assert_eq!(files(), before, "{parts:?}");
+    }
+    // An old file stays as it is.
+    fs::write(&out, "old").unwrap();
+    for (q, k, extra, parts) in &cases {
+        let base = ["learn", "--queries", q, "--keys", k, "--steps", "3", "--out", &name];
+        refused(&[&base[..], extra].concat(), parts);
+        assert_eq!(fs::read(&out).unwrap(), b"old", "{parts:?}");
+    }
+    refused(
+        &["learn", "--queries", &x, "--keys", &x, "--out", "m.npz"],
+        &["--out", ".safetensors"],
+    );
+    refused(
+        &["learn", "--queries", &x, "--keys", &x, "--out", "no/such/m.safetensors"],
+        &["no/such"],
+    );
+    refused(&["learn", "--queries", &x, "--keys", &x], &["--out"]);
+}
+
+#[test]
+fn maps_that_do_not_fit_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let maps = folder.path().join("maps.safetensors").display().to_string();
+    let mut noise = Stream::new(3, 0);
+    let mut array =
+        |name: &str, shape: &[usize]| npy(folder.path(), name, shape, || noise.normal() as f32);
+    let x = array("x.npy", &[4, 2, 24, 3]);
+    let (more, wide) = (array("more.npy", &[3, 24, 3]), array("wide.npy", &[2, 24, 4]));
+    let base = ["learn", "--queries", &x, "--keys", &x, "--features", "4"];
+    printed(&[&base[..], &["--near", "2", "--steps", "3", "--out", &maps]].concat());
+    let inspect = |maps: &str, x: &str, extra: &[&str], parts: &[&str]| {
+        let base = ["inspect", "--maps", maps, "--queries", x, "--keys", x];
+        refused(&[&base[..], extra].concat(), parts);
+    };
+    inspect(&maps, &more, &[], &["maps: 2 for 3 heads"]);
+    inspect(&maps, &wide, &[], &["maps", "dimension 3", "dimension 4"]);
+    inspect(&maps, &x, &["--routed", "9x2"], &["9 preferred slots of 4 features"]);
+    inspect(&maps, &x, &["--families", "sde"], &["--maps", "--families"]);
+    inspect(&x, &x, &[], &["x.npy", "not a readable"]);
+    inspect("absent.safetensors", &x, &[], &["absent.safetensors: there is no such file"]);
+    refused(&["inspect", "--queries", &x, "--keys", &x, "--near", "3"], &["--maps"]);
+}
+
+/// Whether the signal comes before or after the command listens to it, nothing may be written.
+#[test]
+#[cfg(unix)]
+fn an_interrupted_run_leaves_the_old_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [q, k, _] = qkv(folder.path(), "x", [4, 2, 64, 8], 1);
+    let out = folder.path().join("maps.safetensors");
+    fs::write(&out, "old").unwrap();
+    let name = out.display().to_string();
+    let base = ["learn", "--queries", &q, "--keys", &k, "--steps", "1000000000", "--out", &name];
+    let mut child = command(&base).stderr(std::process::Stdio::null()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(fs::read(&out).unwrap(), b"old");
+}
