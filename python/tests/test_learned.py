@@ -370,3 +370,27 @@ def test_bad_exact_keys_are_told(options, error, words):
         fs.attention(q, k, v, near=3)
     with pytest.raises(ValueError, match="window"):
         fs.attention(q[:5], k, v, map, near=3)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "keys",
+    [{"near": 3}, {"global_keys": 4}, {"routed": (2, 3)}, {"near": 3, "routed": (2, 3)}],
+    ids=str,
+)
+def test_gradients_with_exact_keys_are_those_of_differences(learned, keys, causal):
+    """Which keys are exact is a constant of the gradient."""
+    q, k, v = (x.astype(np.float64) for x in sequences(1, spread=1.0))
+    maps = [h.map for h in learned]
+    weight = np.random.default_rng(5).standard_normal(q.shape)
+    options = keys | {"causal": causal}
+    out = fs.attention(q, k, v, maps, **options)
+    gradients = fs.attention_backward(q, k, v, out, weight, maps, **options)
+    for which in range(3):
+        step = np.random.default_rng(which).standard_normal(q.shape)
+        ends = []
+        for s in (1, -1):
+            moved = [x + s * 1e-5 * step * (i == which) for i, x in enumerate((q, k, v))]
+            ends.append((fs.attention(*moved, maps, **options) * weight).sum())
+        slope = (ends[0] - ends[1]) / 2e-5
+        assert slope == pytest.approx((gradients[which] * step).sum(), rel=1e-5, abs=1e-6)

@@ -75,6 +75,17 @@ def test_gradients_with_every_key_exact_are_those_of_differences(maps):
         )
 
 
+@pytest.mark.parametrize(
+    "keys", [{"near": 2}, {"global_keys": 2}, {"routed": (2, 2)}, KEYS], ids=str
+)
+def test_gradients_with_exact_keys_are_those_of_differences(maps, keys):
+    x = tensors((1, 2, 9, 8), spread=0.7)
+    for causal in (False, True):
+        assert torch.autograd.gradcheck(
+            lambda *x, c=causal: favor_attention(*x, maps=maps, is_causal=c, **keys), x
+        )
+
+
 def test_bad_exact_keys_are_told(maps):
     x = tensors((1, 2, 20, 8))
     for keys in ({"near": 2}, {"global_keys": 2}, {"routed": (1, 2)}):
