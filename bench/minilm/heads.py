@@ -21,9 +21,8 @@ def compare(model, batches: list, features: int, calibration: dict) -> dict:
         for coupling in COUPLINGS
         for seed in range(DRAWS)
     ]
-    with torch.no_grad(), _calibration._watch(*kinds) as recorder:
-        for batch in _calibration._batches(model, size=32, **calibration):
-            model(**batch)
+    recorder = _calibration.Recorder(*kinds)
+    _calibration._run(model, recorder, _calibration._batches(model, size=32, **calibration))
     seen = []
     for layer in recorder.layers.values():
         for head, drawn in enumerate(zip(*(maps.maps() for maps in layer.maps), strict=True)):

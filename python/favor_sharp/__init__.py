@@ -13,6 +13,7 @@ NumPy arrays in and out. The adapters live in ``favor_sharp.sklearn``, ``favor_s
 
 from ._exact import exact_attention, exact_attention_backward
 from ._inspect import Inspection, inspect
+from ._learn import learn_maps
 from ._native import (
     BFLOAT16,
     COUPLINGS,
@@ -21,7 +22,9 @@ from ._native import (
     Choice,
     DecodeState,
     FeatureMap,
+    HeadReport,
     KeySums,
+    LearnedHead,
     Moments,
     __version__,
     attention,
@@ -45,8 +48,10 @@ __all__ = [
     "Choice",
     "DecodeState",
     "FeatureMap",
+    "HeadReport",
     "Inspection",
     "KeySums",
+    "LearnedHead",
     "Moments",
     "__version__",
     "attention",
@@ -59,6 +64,7 @@ __all__ = [
     "fit_maps",
     "inspect",
     "kernel_product",
+    "learn_maps",
     "log_kernel",
     "maps_from_bytes",
     "maps_to_bytes",

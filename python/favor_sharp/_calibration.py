@@ -15,29 +15,42 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from . import AdaptiveMaps, FeatureMap, maps_from_bytes, maps_to_bytes, predicted_error
+from . import (
+    AdaptiveMaps,
+    FeatureMap,
+    HeadReport,
+    LearnedHead,
+    learn_maps,
+    maps_from_bytes,
+    maps_to_bytes,
+    predicted_error,
+)
+from ._learn import Progress, most_sequences, told
 from ._native import write_atomically
+from ._sequences import Calls, Collector, collect
 from .torch import pack, unpack
-from .torch._attention import kernel
+from .torch._attention import ExactKeys, exact_keys, kernel
 from .torch._operator import to_array
 from .torch._plain import softmax_attention
 
 FILE = "favor_sharp.safetensors"
 # The entry in a file of maps that says which layers they belong to.
 LAYERS = "favor_sharp.layers.v1"
-MAPS, EXACT = "favor_maps", "favor_exact_heads"
+MAPS, EXACT, KEYS_EXACT = "favor_maps", "favor_exact_heads", "favor_exact_keys"
 # Queries and keys of each sampled sequence that a prediction looks at, and sequences of each layer.
 QUERIES, KEYS, SEQUENCES = 8, 128, 6
 
 
 @dataclass
 class Head:
-    """One head: the predicted relative error of its output by features, and what is done."""
+    """One head: the relative error of its output by features, and what is done. The error is predicted,
+    or that of a learned map as it was measured on held-out sequences, with all else in ``learned``."""
 
     layer: str
     head: int
     predicted_error: float
     exact: bool
+    learned: HeadReport | None = None
 
 
 @dataclass
@@ -47,6 +60,7 @@ class Calibration:
     heads: list[Head]
     features: int
     family: str
+    exact_keys: ExactKeys
     tolerance: float
     file: Path | None
 
@@ -56,10 +70,18 @@ class Calibration:
         return sum(not head.exact for head in self.heads)
 
     def __str__(self) -> str:
+        learned = [head.learned for head in self.heads if head.learned]
         lines = [
             f"{self.features} features of {self.family}: {self.by_features} of {len(self.heads)} heads "
             f"are within {100 * self.tolerance:.0f} % of the output"
         ]
+        if learned:
+            before, after = (
+                np.mean([getattr(r, name) for r in learned]) for name in ("before", "after")
+            )
+            lines.append(
+                f"learned: mean error {100 * before:.0f} % before, {100 * after:.0f} % after"
+            )
         layers: dict[str, list[Head]] = {}
         for head in self.heads:
             layers.setdefault(head.layer, []).append(head)
@@ -69,7 +91,8 @@ class Calibration:
                 f"{_percent(h.predicted_error)}{'*' if h.exact else ' '}" for h in heads
             )
             lines.append(f"  {layer:{width}} {errors}")
-        lines.append("predicted relative error of each head's output in %; * stays exact")
+        kind = "held-out" if learned else "predicted"
+        lines.append(f"{kind} relative error of each head's output in %; * stays exact")
         lines.append(
             f"saved to {self.file}"
             if self.file
@@ -148,20 +171,20 @@ def _thin(x: Tensor, most: int) -> NDArray[np.float64]:
     return x[:, ::step].detach().to("cpu", torch.float64).numpy()
 
 
-_recorder: Recorder | None = None
+_recorder: Recorder | Collector | None = None
 
 
-def recording() -> Recorder | None:
+def recording() -> Recorder | Collector | None:
     """The recorder of a calibration under way."""
     return _recorder
 
 
 @contextmanager
-def _watch(*kinds: dict[str, Any]) -> Iterator[Recorder]:
+def _watch(recorder: Recorder | Collector) -> Iterator[None]:
     global _recorder
-    _recorder = Recorder(*kinds)
+    _recorder = recorder
     try:
-        yield _recorder
+        yield
     finally:
         _recorder = None
 
@@ -174,57 +197,133 @@ def calibrate(
     features: int = 256,
     family: str = "balanced",
     seed: int = 0,
+    near: int = 0,
+    global_keys: int = 0,
+    routed: tuple[int, int] | None = None,
+    learn: bool = False,
+    steps: int = 800,
     auto: bool = True,
     tolerance: float = 0.1,
     short_is_exact: bool = True,
     batch_size: int = 32,
     save: str | os.PathLike[str] | bool = True,
     quiet: bool = False,
+    progress: Progress = None,
 ) -> Calibration:
     """Fits maps for every layer and head to texts, and says for which heads they are accurate enough.
 
     texts: strings, or batches of inputs of the model as a tokenizer makes them.
-    auto: keep heads exact whose predicted error is above the tolerance.
+    near, global_keys, routed: keys that are exact, as in ``favor_sharp.attention``; on the CPU only.
+    learn: learn the maps, with so many steps; see ``favor_sharp.learn_maps``. Errors are then measured on
+        held-out sequences. Maps are learned from the first 512 tokens of a text and from at most 131072
+        tokens in all. As many layers as fit into 2 GiB are collected in one pass through the model.
+    auto: keep heads exact whose predicted error, by features alone unless it is measured, is above the
+        tolerance.
     short_is_exact: keep sequences exact that are so short that features would be more work. Not in
         causal models, where a text would change its beginning by growing long.
     save: a file, or True for ``favor_sharp.safetensors`` in the model's own folder if it has one.
+    progress: what is told of the steps of learning, as in ``favor_sharp.learn_maps``.
     """
     from . import hf
 
     hf.register()
+    keys = exact_keys(near, global_keys, routed)
     kind = {"features": features, "family": family, "seed": seed}
     was_training, before = model.training, model.config._attn_implementation
     model.eval()
     model.set_attn_implementation(hf.NAME)
     try:
-        with torch.no_grad(), _watch(kind) as recorder:
-            for batch in _batches(model, texts, tokenizer, batch_size):
-                model(**batch)
+        batches = _batches(model, texts, tokenizer, batch_size, learn)
+        if learn:
+            how = kind | keys._asdict() | {"steps": steps}
+            made = _learned(model, list(batches), how, progress)
+        else:
+            made = _fitted(model, batches, kind)
+        if not made:
+            raise ValueError(
+                "texts: no layer of the model was called with the attention of favor_sharp"
+            )
     except BaseException:
         model.set_attn_implementation(before)
         raise
     finally:
         model.train(was_training)
-    if not recorder.layers:
-        model.set_attn_implementation(before)
-        raise ValueError(
-            "texts: no layer of the model was called with the attention of favor_sharp"
-        )
     names = {module: name for name, module in model.named_modules()}
     heads = []
-    for module, layer in recorder.layers.items():
-        maps = layer.maps[0].maps()
-        errors = [_error(map, layer, h) for h, map in enumerate(maps)]
-        found = [Head(names[module], h, e, auto and e > tolerance) for h, e in enumerate(errors)]
+    for module, maps, errors, reports in made:
+        found = [
+            Head(names[module], h, error, auto and error > tolerance, report)
+            for h, (error, report) in enumerate(zip(errors, reports, strict=True))
+        ]
         heads += found
         exact = [h.head for h in found if h.exact]
-        _attach(module, pack(maps), exact, short_is_exact)
-    report = Calibration(heads, features, family, tolerance, _place(model, save))
+        _attach(module, pack(maps), exact, keys, short_is_exact)
+    report = Calibration(heads, features, family, keys, tolerance, _place(model, save))
     if report.file:
         _save(model, report.file)
     if not quiet:
         print(report)
     return report
+
+
+# A layer, and of each of its heads the map, the error, and what was measured if it was learned.
+_Made = tuple[nn.Module, list[FeatureMap], list[float], list[HeadReport | None]]
+
+
+def _fitted(
+    model: nn.Module, batches: Iterable[dict[str, Tensor]], kind: dict[str, Any]
+) -> list[_Made]:
+    """Maps in closed form, and predicted errors."""
+    recorder = Recorder(kind)
+    _run(model, recorder, batches)
+    made: list[_Made] = []
+    for module, layer in recorder.layers.items():
+        maps = list(layer.maps[0].maps())
+        errors = [_error(map, layer, h) for h, map in enumerate(maps)]
+        made.append((module, maps, errors, [None] * len(maps)))
+    return made
+
+
+def _learned(
+    model: nn.Module, batches: list[dict[str, Tensor]], how: dict[str, Any], progress: Progress
+) -> list[_Made]:
+    """Learned maps, and measured errors."""
+    made: list[_Made] = []
+    tell = told(progress)
+    layers = collect(batches, lambda collector, all: _run(model, collector, all))
+    for number, (module, calls, count) in enumerate(layers):
+        heads = _learn_layer(calls, how, _part(tell, number, count))
+        reports = [head.report for head in heads]
+        errors = [report.after for report in reports]
+        made.append((module, [head.map for head in heads], errors, [*reports]))
+    return made
+
+
+def _learn_layer(calls: Calls, how: dict[str, Any], progress: Progress) -> list[LearnedHead]:
+    q, k, v, mask = calls.arrays()
+    more = {"threads": torch.get_num_threads(), "progress": progress}
+    return learn_maps(
+        q, k, v, key_mask=mask, causal=calls.causal, **kernel(calls.scaling), **how, **more
+    )
+
+
+def _part(tell: Any, number: int, count: int) -> Progress:
+    """The progress of one layer as a part of the whole."""
+    if tell is None:
+        return None
+    return lambda done, total, loss: tell(number * total + done, count * total, loss)
+
+
+@torch.no_grad()
+def _run(
+    model: nn.Module, recorder: Recorder | Collector, batches: Iterable[dict[str, Tensor]]
+) -> None:
+    """One pass through the model."""
+    with _watch(recorder):
+        for batch in batches:
+            model(**batch)
+            if isinstance(recorder, Collector) and recorder.wanted and recorder.is_full:
+                break
 
 
 def _error(map: FeatureMap, layer: _Layer, head: int) -> float:
@@ -234,17 +333,21 @@ def _error(map: FeatureMap, layer: _Layer, head: int) -> float:
     return float(np.mean(known)) if known else float("nan")
 
 
-def _attach(module: nn.Module, maps: Tensor, exact: list[int], short_is_exact: bool) -> None:
+def _attach(
+    module: nn.Module, maps: Tensor, exact: list[int], keys: ExactKeys, short_is_exact: bool
+) -> None:
     device = next(module.parameters()).device
     # Not among the weights of the model: they have a file of their own.
     module.register_buffer(MAPS, maps.to(device), persistent=False)
     setattr(module, EXACT, tuple(exact))
+    setattr(module, KEYS_EXACT, keys)
     module.favor_short_is_exact = short_is_exact
 
 
 def _batches(
-    model: nn.Module, texts: Iterable[Any], tokenizer: Any, size: int
+    model: nn.Module, texts: Iterable[Any], tokenizer: Any, size: int, few: bool = False
 ) -> Iterator[dict[str, Tensor]]:
+    """Inputs of the model; of strings, no more than are learned from."""
     texts = [texts] if isinstance(texts, str) else list(texts)
     if not texts:
         raise ValueError("texts: at least one is needed")
@@ -260,6 +363,9 @@ def _batches(
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     longest = getattr(model.config, "max_position_embeddings", None)
+    if few:
+        ids = tokenizer(texts, truncation=True, max_length=longest)["input_ids"]
+        texts = texts[:: -(-len(texts) // most_sequences(max(map(len, ids))))]
     # Long ones first, so that predictions look at them.
     texts.sort(key=len, reverse=True)
     for start in range(0, len(texts), size):
@@ -292,6 +398,7 @@ def _save(model: nn.Module, file: Path) -> None:
                     "name": name,
                     "maps": len(own),
                     "exact": list(getattr(module, EXACT)),
+                    "exact_keys": getattr(module, KEYS_EXACT)._asdict(),
                     "short_is_exact": module.favor_short_is_exact,
                 }
             )
@@ -331,6 +438,7 @@ def load(model: nn.Module, file: str | os.PathLike[str] | None = None) -> None:
             )
     for layer in layers:
         own, maps = maps[: layer["maps"]], maps[layer["maps"] :]
-        _attach(modules[layer["name"]], pack(own), layer["exact"], layer["short_is_exact"])
+        module, keys = modules[layer["name"]], ExactKeys(**layer["exact_keys"])
+        _attach(module, pack(own), layer["exact"], keys, layer["short_is_exact"])
     hf.register()
     model.set_attn_implementation(hf.NAME)

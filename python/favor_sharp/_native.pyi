@@ -15,7 +15,7 @@ beforehand.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, final, overload
 
 import numpy as np
@@ -132,7 +132,12 @@ class FeatureMap:
     @property
     def positive(self) -> bool: ...
     @property
-    def omega(self) -> _Doubles: ...
+    def omega(self) -> _Doubles | None:
+        """None for a learned map."""
+    @property
+    def learned(self) -> dict[str, Any] | None:
+        """What a learned map was learned on, None for any other: ``sequences``, ``held_out``, ``steps``,
+        ``near``, ``global_keys``, ``routed``, ``causal``, ``seed``, ``kl_before``, ``kl_after``."""
 
 def maps_to_bytes(maps: _Maps) -> bytes:
     """The maps as the bytes of one safetensors file."""
@@ -222,6 +227,8 @@ def attention(
     causal: bool = False,
     key_mask: _Mask = None,
     near: int = 0,
+    global_keys: int = 0,
+    routed: tuple[int, int] | None = None,
     offsets: Sequence[int] | None = None,
     threads: int | None = None,
 ) -> _Array:
@@ -230,8 +237,13 @@ def attention(
     ``maps`` is one map, one per head, or one per sequence and head. ``exact_heads`` are computed exactly,
     with the kernels of their maps: numbers of heads, or what ``choose_heads`` gave. ``kernel`` and
     ``scale`` are for calls without maps, by default those of attention. ``key_mask`` is
-    ``[batch, keys]``, False at padding. At least ``near`` neighbours of each token are attended exactly.
-    ``offsets`` cut a batch of one into packed sequences. A query that sees no key gives zeros.
+    ``[batch, keys]``, False at padding. ``offsets`` cut a batch of one into packed sequences. A query that
+    sees no key gives zeros.
+
+    Some keys can be exact beside the features, in one normalisation. ``near``: those at most so far from
+    the query. ``global_keys``: so many for every query, the first ones and, with a learned map, mostly
+    those that it estimates worst. ``routed``, a pair (slots, members): a slot is a feature, its members
+    are the keys for which it is largest, and a query attends those of the slots that give it most.
     """
 
 def attention_backward(
@@ -248,11 +260,83 @@ def attention_backward(
     causal: bool = False,
     key_mask: _Mask = None,
     near: int = 0,
+    global_keys: int = 0,
+    routed: tuple[int, int] | None = None,
     offsets: Sequence[int] | None = None,
     threads: int | None = None,
 ) -> tuple[_Array, _Array, _Array]:
     """The gradients of ``attention`` with respect to q, k and v, given its output and the gradient of
     that."""
+
+@final
+class HeadReport:
+    """What was measured for a head on held-out sequences. Errors are those of outputs, relative to the
+    exact ones."""
+
+    @property
+    def before(self) -> float:
+        """The error of the start, with the same exact keys."""
+    @property
+    def after(self) -> float:
+        """The error of the map that was kept."""
+    @property
+    def exact_alone(self) -> float | None:
+        """The error of the exact keys alone, if there are any."""
+    @property
+    def window_alone(self) -> float:
+        """The error of an exact window alone that takes as many operations."""
+    @property
+    def window(self) -> int:
+        """The width of that window."""
+    @property
+    def uniform(self) -> float:
+        """The error of the plain mean of the values."""
+    @property
+    def kl_before(self) -> float:
+        """The mean divergence of the weights of the start."""
+    @property
+    def kl_after(self) -> float:
+        """The same of the map that was kept."""
+    @property
+    def exact_keys(self) -> float:
+        """Exact keys per query."""
+    @property
+    def kept(self) -> Literal["learned", "start", "exact_alone"]:
+        """``"start"`` if learning made nothing better, ``"exact_alone"`` for a map whose features are
+        switched off, because the exact keys are better without them."""
+
+@final
+class LearnedHead:
+    """A learned map and what it is worth."""
+
+    @property
+    def map(self) -> FeatureMap: ...
+    @property
+    def report(self) -> HeadReport: ...
+
+def learn_maps(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike | None = None,
+    *,
+    features: int = 64,
+    near: int = 0,
+    global_keys: int = 0,
+    routed: tuple[int, int] | None = None,
+    causal: bool = False,
+    key_mask: _Mask = None,
+    family: str = "balanced",
+    kernel: str | float = "attention",
+    scale: float = 1.0,
+    coupling: str = "orthogonal",
+    steps: int = 800,
+    batch: int = 4,
+    rate: float | None = None,
+    holdout: float = 0.25,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Callable[[int, int, float], object] | None = None,
+) -> list[LearnedHead]: ...
 
 @final
 class Choice:

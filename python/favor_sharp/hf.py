@@ -17,9 +17,10 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
 from . import break_even
-from ._calibration import EXACT, MAPS, Calibration, calibrate, load, recording
+from ._calibration import EXACT, KEYS_EXACT, MAPS, Calibration, calibrate, load, recording
 from ._decode import DecodeCache, DecodeLayer
 from .torch import favor_attention, fit_maps, unpack
+from .torch._attention import ExactKeys
 
 __all__ = ["Calibration", "DecodeCache", "calibrate", "load", "register"]
 
@@ -114,7 +115,14 @@ def attention(
                 module, query, key, attention_mask, bool(is_causal), cached, scaling
             )
             out = favor_attention(
-                query, key, value, attention_mask, is_causal=causal, maps=maps, exact_heads=exact
+                query,
+                key,
+                value,
+                attention_mask,
+                is_causal=causal,
+                maps=maps,
+                exact_heads=exact,
+                **_exact_keys(module)._asdict(),
             )
     out = functional.dropout(out[:, :, -length:], dropout, module.training)
     return out.transpose(1, 2).contiguous(), None
@@ -157,6 +165,10 @@ def _frozen(module: nn.Module) -> tuple[Tensor, Sequence[int]]:
     return maps, getattr(module, EXACT, ())
 
 
+def _exact_keys(module: nn.Module) -> ExactKeys:
+    return getattr(module, KEYS_EXACT, ExactKeys())
+
+
 def _decode(
     layer: DecodeLayer,
     module: nn.Module,
@@ -168,7 +180,13 @@ def _decode(
 ) -> Tensor:
     if not is_causal:
         raise ValueError("favor_sharp: a DecodeCache is for causal attention; use a DynamicCache")
-    return layer.attend(q, k, v, mask, *_frozen(module))
+    maps, exact = _frozen(module)
+    if any(_exact_keys(module)) and len(exact) < q.shape[1]:
+        raise ValueError(
+            "favor_sharp: a DecodeCache does not offer near, global_keys and routed; calibrate without "
+            "them, or generate with use_cache=False"
+        )
+    return layer.attend(q, k, v, mask, maps, exact)
 
 
 def _is_short(q: Tensor, k: Tensor, maps: Tensor) -> bool:

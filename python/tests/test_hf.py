@@ -3,6 +3,7 @@
 import copy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -398,3 +399,149 @@ def test_the_real_minilm():
     found = states(model, **batch)
     seen = batch["attention_mask"].bool()
     assert (found - exact)[seen].norm() < 0.2 * exact[seen].norm()
+
+
+# ---- learned maps and exact keys
+
+
+LEARN = {"features": 16, "near": 2, "routed": (2, 2), "global_keys": 1, "learn": True, "steps": 40}
+
+
+def spiky(make=bert):
+    """Heads that attend to few tokens."""
+    model = make()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("query.weight", "key.weight", "c_attn.weight")):
+                weight *= 12
+    return model
+
+
+def texts(count=6, length=40, seed=20):
+    return [tokens(4, length, seed=seed + s) for s in range(count)]
+
+
+@pytest.mark.parametrize("make", [bert, gpt2])
+def test_learning_brings_a_model_closer(make):
+    model = spiky(make)
+    new = tokens(4, 40, seed=77)
+    exact = states(model, **new)
+    quiet = {"auto": False, "short_is_exact": False, "save": False, "quiet": True}
+    errors = []
+    for options in (LEARN | {"learn": False}, LEARN):
+        report = hf.calibrate(model, texts(), **options, **quiet)
+        errors.append(float((states(model, **new) - exact).norm()))
+    assert errors[1] < errors[0]
+    assert len(report.heads) == 8 and all(
+        h.learned.after <= h.learned.before and h.predicted_error == h.learned.after
+        for h in report.heads
+    )
+    own = fs.maps_from_bytes(maps_of(model)[0].numpy().tobytes())[0].learned
+    assert own["sequences"] + own["held_out"] == 24 and own["causal"] == (make is gpt2)
+    assert (own["near"], own["global_keys"], own["routed"]) == (2, 1, (2, 2))
+
+
+def maps_of(model):
+    return [m.favor_maps for m in model.modules() if hasattr(m, "favor_maps")]
+
+
+def test_a_learned_calibration_is_kept(tmp_path, capsys):
+    spiky().save_pretrained(tmp_path)
+    model = transformers.AutoModel.from_pretrained(tmp_path)
+    told = []
+    report = hf.calibrate(
+        model,
+        texts(),
+        **LEARN,
+        tolerance=0.4,
+        short_is_exact=False,
+        progress=lambda *x: told.append(x),
+    )
+    printed = capsys.readouterr().out
+    assert "learned: mean error" in printed and "held-out relative error" in printed
+    assert told[-1][0] == told[-1][1] == 8 * 40
+    assert [h.exact for h in report.heads] == [h.learned.after > 0.4 for h in report.heads]
+    wanted = states(model, **tokens())
+    again = transformers.AutoModel.from_pretrained(tmp_path)
+    hf.load(again)
+    assert torch.equal(states(again, **tokens()), wanted)
+    assert torch.equal(states(copy.deepcopy(again), **tokens()), wanted)
+    seen = [m.favor_exact_keys for m in again.modules() if hasattr(m, "favor_exact_keys")]
+    assert [(k.near, k.global_keys, tuple(k.routed)) for k in seen] == [(2, 1, (2, 2))] * 2
+
+
+def test_layers_are_collected_within_bounds(monkeypatch):
+    """In one pass or one for each layer, and no more than so many sequences and tokens."""
+    from favor_sharp import _learn, _sequences
+
+    for place in (_learn, _sequences):
+        monkeypatch.setattr(place, "LONGEST", 30)
+        monkeypatch.setattr(place, "MOST", 10 * 30)
+    padded = texts(3)
+    padded[0]["attention_mask"][1, 25:] = 0
+    found = []
+    for memory in (1 << 30, 1):
+        monkeypatch.setattr(_sequences, "MEMORY", memory)
+        model = spiky()
+        calls = []
+        model.register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))
+        calibrated_with(model, padded)
+        found.append(maps_of(model))
+        # One batch tells what layers there are; then as many as are needed for each pass.
+        assert len(calls) == 1 + 3 * (1 if memory > 1 else 2)
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
+    own = fs.maps_from_bytes(found[0][0].numpy().tobytes())[0].learned
+    assert own["sequences"] + own["held_out"] == 10
+
+
+def calibrated_with(model, batches):
+    hf.calibrate(model, batches, **LEARN | {"steps": 3}, save=False, quiet=True)
+
+
+def test_padding_is_not_learned_from():
+    short = [{name: x[:, :25] for name, x in batch.items()} for batch in texts(2)]
+    padded = texts(2)
+    for batch in padded:
+        batch["attention_mask"][:, 25:] = 0
+        batch["input_ids"][:, 25:] = 7
+    found = []
+    for batches in (short, padded):
+        model = spiky()
+        calibrated_with(model, batches)
+        found.append(
+            [m for own in maps_of(model) for m in fs.maps_from_bytes(own.numpy().tobytes())]
+        )
+    x = np.random.default_rng(0).standard_normal((10, 8))
+    for a, b in zip(*found, strict=True):
+        assert np.abs(a.log_features(x) - b.log_features(x)).max() < 0.05
+
+
+def test_exact_keys_without_learning():
+    model = spiky()
+    exact = states(model, **tokens(length=40))
+    quiet = {"auto": False, "short_is_exact": False, "save": False, "quiet": True}
+    hf.calibrate(model, texts(), features=16, near=64, **quiet)
+    assert (states(model, **tokens(length=40)) - exact).abs().max() < 1e-5
+    with pytest.raises(TypeError, match="pair"):
+        hf.calibrate(model, texts(), features=16, routed=3, **quiet)
+
+
+def test_learned_maps_generate():
+    model = spiky(gpt2).double()
+    options = {"features": 16, "learn": True, "steps": 10, "auto": False}
+    hf.calibrate(model, texts(), **options, save=False, quiet=True)
+    ids = tokens(2, 40)["input_ids"]
+    whole = states(model, input_ids=ids)
+    found, _ = in_pieces(model, ids, [12, 16, *range(20, 41)])
+    assert (found - whole).abs().max() < 1e-9 * whole.abs().max()
+
+
+def test_generation_refuses_exact_keys():
+    model = spiky(gpt2)
+    hf.calibrate(model, texts(), **LEARN | {"steps": 2}, auto=False, save=False, quiet=True)
+    ids = tokens(1, 12)["input_ids"]
+    with pytest.raises(ValueError, match="does not offer near"):
+        model.generate(ids, past_key_values=hf.DecodeCache(), max_new_tokens=2)
+    options = {"max_new_tokens": 3, "do_sample": False, "pad_token_id": 0}
+    assert model.generate(ids, use_cache=False, **options).shape == (1, 15)

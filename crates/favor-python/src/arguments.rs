@@ -2,7 +2,7 @@
 
 use crate::errors;
 use crate::map::FeatureMap;
-use favor::{FeatureSpec, Kernel};
+use favor::{ExactKeys, FeatureSpec, Kernel};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use std::str::FromStr;
@@ -126,6 +126,41 @@ impl Maps {
     pub(crate) fn features(&self) -> usize {
         self.0.first().map_or(0, favor::FeatureMap::features)
     }
+}
+
+/// Slots that a query prefers, and members of each: a pair of positive integers.
+#[derive(Clone, Copy)]
+pub(crate) struct Routed {
+    pub(crate) slots: usize,
+    pub(crate) members: usize,
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Routed {
+    type Error = PyErr;
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let wrong = || errors::kind("routed: a pair (slots, members) of integers is needed");
+        let items: PyResult<Vec<_>> = value.try_iter().map_err(|_| wrong())?.collect();
+        let items = items?;
+        let [slots, members] = &items[..] else { return Err(wrong()) };
+        let (slots, members) = (slots.extract::<Unsigned>()?, members.extract::<Unsigned>()?);
+        if slots.0 == 0 || members.0 == 0 {
+            let given = &*value;
+            return Err(errors::value(format!(
+                "routed: {given} is not a pair of positive numbers; None is no routed keys"
+            )));
+        }
+        Ok(Self { slots: slots.count(), members: members.count() })
+    }
+}
+
+/// Which keys are exact: those of a window of this width, so many global ones, and routed ones.
+pub(crate) fn exact_keys(
+    near: Unsigned,
+    global_keys: Unsigned,
+    routed: Option<Routed>,
+) -> ExactKeys {
+    let keys = ExactKeys::NONE.near(near.count()).global(global_keys.count());
+    routed.map_or(keys, |r| keys.routed(r.slots, r.members))
 }
 
 /// The number of heads of a tensor, and their dimension.

@@ -1,9 +1,9 @@
 //! Attention over arrays and its gradients: by features, exactly, or some heads one way and some the
 //! other.
 
-use crate::arguments::{KernelName, Maps, Unsigned};
+use crate::arguments::{KernelName, Maps, Routed, Unsigned, exact_keys};
 use crate::arrays::{Fresh, KeyMask, give, tensors};
-use crate::owned::{ExactHeads, OwnedMethod, OwnedOptions, exact_keys};
+use crate::owned::{ExactHeads, OwnedMethod, OwnedOptions};
 use crate::run::run;
 use favor::Qkv;
 use pyo3::prelude::*;
@@ -36,7 +36,7 @@ pub(crate) fn attention(
     key_mask: Option<KeyMask>,
     near: Unsigned,
     global_keys: Unsigned,
-    routed: Option<(Unsigned, Unsigned)>,
+    routed: Option<Routed>,
     offsets: Option<Vec<Unsigned>>,
     threads: Option<Unsigned>,
 ) -> PyResult<Py<PyAny>> {
@@ -76,7 +76,7 @@ pub(crate) fn attention_backward(
     key_mask: Option<KeyMask>,
     near: Unsigned,
     global_keys: Unsigned,
-    routed: Option<(Unsigned, Unsigned)>,
+    routed: Option<Routed>,
     offsets: Option<Vec<Unsigned>>,
     threads: Option<Unsigned>,
 ) -> PyResult<(Py<PyAny>, Py<PyAny>, Py<PyAny>)> {

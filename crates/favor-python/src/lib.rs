@@ -9,6 +9,7 @@ mod choices;
 mod decode;
 mod errors;
 mod inspection;
+mod learning;
 mod map;
 mod moments;
 mod number;
@@ -31,6 +32,8 @@ mod _native {
     use crate::decode::DecodeState;
     #[pymodule_export]
     use crate::inspection::inspect;
+    #[pymodule_export]
+    use crate::learning::{HeadReport, LearnedHead, learn_maps};
     #[pymodule_export]
     use crate::map::{FeatureMap, maps_from_bytes, maps_to_bytes, write_atomically};
     #[pymodule_export]

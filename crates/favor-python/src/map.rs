@@ -231,6 +231,25 @@ impl FeatureMap {
         self.0.omega().map(|omega| give_matrix(py, omega.clone())).transpose()
     }
 
+    /// What a learned map was learned on; `None` for any other.
+    #[getter]
+    fn learned<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(from) = self.0.learned() else { return Ok(None) };
+        let exact = from.exact;
+        let out = PyDict::new(py);
+        out.set_item("sequences", from.sequences)?;
+        out.set_item("held_out", from.held_out)?;
+        out.set_item("steps", from.steps)?;
+        out.set_item("near", exact.near)?;
+        out.set_item("global_keys", exact.global)?;
+        out.set_item("routed", exact.is_routed().then_some((exact.slots, exact.members)))?;
+        out.set_item("causal", from.causal)?;
+        out.set_item("seed", from.seed)?;
+        out.set_item("kl_before", from.kl_before)?;
+        out.set_item("kl_after", from.kl_after)?;
+        Ok(Some(out))
+    }
+
     fn __reduce__<'py>(
         &self,
         py: Python<'py>,
@@ -240,7 +259,8 @@ impl FeatureMap {
 
     fn __repr__(&self) -> String {
         let (family, features, dim) = (self.family(), self.features(), self.dim());
-        format!("FeatureMap(family='{family}', features={features}, dim={dim})")
+        let learned = if self.0.learned().is_some() { ", learned" } else { "" };
+        format!("FeatureMap(family='{family}', features={features}, dim={dim}{learned})")
     }
 }
 

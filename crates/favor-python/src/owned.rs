@@ -101,16 +101,6 @@ impl OwnedMethod {
     }
 }
 
-/// Which keys are exact: the width of a window, the number of global keys, and slots with their members.
-pub(crate) fn exact_keys(
-    near: Unsigned,
-    global_keys: Unsigned,
-    routed: Option<(Unsigned, Unsigned)>,
-) -> ExactKeys {
-    let (slots, members) = routed.map_or((0, 0), |(s, m)| (s.count(), m.count()));
-    ExactKeys::NONE.near(near.count()).global(global_keys.count()).routed(slots, members)
-}
-
 /// What a call may see and use.
 pub(crate) struct OwnedOptions {
     causal: bool,

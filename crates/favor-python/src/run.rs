@@ -31,6 +31,21 @@ where
     R: Send + 'static,
     E: ToString + Send + 'static,
 {
+    run_watched(py, multiplications, work, |_| Ok(()))
+}
+
+/// The same with somebody who looks on, from the calling thread, as often as that looks at the signals.
+/// An error of theirs ends the call too.
+pub(crate) fn run_watched<R, E>(
+    py: Python<'_>,
+    multiplications: f64,
+    work: impl FnOnce(&AtomicBool) -> Result<R, E> + Send + 'static,
+    mut watch: impl FnMut(Python<'_>) -> PyResult<()>,
+) -> PyResult<R>
+where
+    R: Send + 'static,
+    E: ToString + Send + 'static,
+{
     check_process()?;
     let guarded = |stop: &AtomicBool| catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(panic);
     let finish = |result: Result<Result<R, E>, String>| match result {
@@ -55,9 +70,11 @@ where
         match result {
             Ok(result) => return finish(result),
             Err(RecvTimeoutError::Disconnected) => return finish(Err("it ended early".into())),
-            Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| {
-                stop.store(true, Ordering::Relaxed);
-            })?,
+            Err(RecvTimeoutError::Timeout) => {
+                py.check_signals().and_then(|()| watch(py)).inspect_err(|_| {
+                    stop.store(true, Ordering::Relaxed);
+                })?;
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,22 @@ from ._operator import to_array
 from ._plain import plain_attention
 
 Engine = Literal["auto", "rust", "torch"]
+
+
+class ExactKeys(NamedTuple):
+    """The keys that are exact beside the features."""
+
+    near: int = 0
+    global_keys: int = 0
+    routed: tuple[int, int] | None = None
+
+
+def exact_keys(near: int, global_keys: int, routed: Any) -> ExactKeys:
+    """The keys of arguments of these names."""
+    is_pair = isinstance(routed, (tuple, list)) and len(routed) == 2
+    if routed is not None and not (is_pair and all(isinstance(n, int) for n in routed)):
+        raise TypeError("routed: a pair (slots, members) of integers is needed")
+    return ExactKeys(near, global_keys, routed)
 
 
 def favor_attention(
@@ -32,6 +48,8 @@ def favor_attention(
     family: str = "balanced",
     seed: int = 0,
     near: int = 0,
+    global_keys: int = 0,
+    routed: tuple[int, int] | None = None,
     exact_heads: Sequence[int] = (),
     engine: Engine = "auto",
 ) -> Tensor:
@@ -42,6 +60,7 @@ def favor_attention(
 
     maps: from ``fit_maps`` or ``pack``, with the scale in them. Without maps they are fitted to this
         call's queries and keys, which causal attention refuses: it would see the future.
+    near, global_keys, routed: keys that are exact, as in ``favor_sharp.attention``; on the CPU only.
     exact_heads: heads to compute exactly, where features are not accurate enough.
     engine: ``"rust"`` and ``"torch"`` insist on the engine or on plain torch operations.
     """
@@ -71,7 +90,8 @@ def favor_attention(
         raise ValueError("scale: the maps carry it; give it to fit_maps")
     if not isinstance(maps, Tensor):
         maps = pack(maps)
-    out = attend(query, key, value, maps, mask, is_causal, near, exact_heads, engine)
+    keys = exact_keys(near, global_keys, routed)
+    out = attend(query, key, value, maps, mask, is_causal, keys, exact_heads, engine)
     return out.reshape(*lead, *out.shape[-2:])
 
 
@@ -82,7 +102,7 @@ def attend(
     maps: Tensor,
     mask: Tensor | None,
     causal: bool,
-    near: int,
+    keys: ExactKeys,
     exact_heads: Sequence[int] = (),
     engine: Engine = "auto",
 ) -> Tensor:
@@ -93,12 +113,15 @@ def attend(
     if engine == "rust" and not on_cpu:
         raise ValueError(f"engine: the Rust engine computes CPU tensors, not {q.device.type}")
     if engine == "torch" or not on_cpu:
-        if near:
-            raise ValueError("near: a near field is computed by the Rust engine alone, on the CPU")
+        if any(keys):
+            raise ValueError(
+                "near, global_keys, routed: exact keys are computed by the Rust engine alone, on the CPU"
+            )
         return plain_attention(q, k, v, maps, mask, causal, exact_heads)
     dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
     q, k, v = (x.to(dtype) for x in (q, k, v))
-    return engine_attention(q, k, v, maps, mask, causal, near, list(exact_heads))
+    exact = keys.near, keys.global_keys, list(keys.routed or ())
+    return engine_attention(q, k, v, maps, mask, causal, *exact, list(exact_heads))
 
 
 def key_mask(mask: Tensor | None, batch: int, keys: int) -> Tensor | None:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .. import AdaptiveMaps
-from ._attention import Engine, attend
+from .. import AdaptiveMaps, HeadReport, learn_maps
+from .._learn import LONGEST, Progress, most_sequences
+from ._attention import Engine, attend, exact_keys
 from ._maps import HEADER, contents, file_tensor, header, pack
 from ._operator import to_array
 
@@ -28,6 +29,9 @@ class FavorAttention(nn.Module):
     them as they are. Causal calls use statistics of earlier calls alone. Before the first call in
     training mode, or ``calibrate``, maps know nothing of the data: right on average, but noisier. All of
     this is in buffers, as the bytes of files: what they hold decides, whoever wrote it.
+
+    ``near``, ``global_keys`` and ``routed`` are keys that are exact, as in ``favor_sharp.attention``; they are
+    not in the buffers. On the CPU only.
     """
 
     # torch's TransformerEncoderLayer computes exact attention itself, without a call of this module,
@@ -62,6 +66,8 @@ class FavorAttention(nn.Module):
         redraw: int | None = 1000,
         keep: float = 0.9,
         near: int = 0,
+        global_keys: int = 0,
+        routed: tuple[int, int] | None = None,
         engine: Engine = "auto",
     ) -> None:
         super().__init__()
@@ -73,7 +79,8 @@ class FavorAttention(nn.Module):
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.dropout, self.batch_first = dropout, batch_first
         self.features, self.family, self.coupling = features, family, coupling
-        self.seed, self.redraw, self.keep, self.near, self.engine = seed, redraw, keep, near, engine
+        self.seed, self.redraw, self.keep, self.engine = seed, redraw, keep, engine
+        self.near, self.global_keys, self.routed = exact_keys(near, global_keys, routed)
         make = {"device": device, "dtype": dtype}
         if self.kdim == self.vdim == embed_dim:
             self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim, **make))
@@ -148,7 +155,8 @@ class FavorAttention(nn.Module):
         mask = None if key_padding_mask is None else _visible(key_padding_mask)
         q, k, v = self._project(query, key, value)
         maps = self._follow(q, k, mask, causal) if self.training else self.maps
-        out = attend(q, k, v, maps, mask, causal, self.near, engine=self.engine)
+        keys = exact_keys(self.near, self.global_keys, self.routed)
+        out = attend(q, k, v, maps, mask, causal, keys, engine=self.engine)
         out = functional.dropout(out, self.dropout, self.training)
         out = self.out_proj(out.transpose(1, 2).flatten(2))
         if alone:
@@ -167,12 +175,27 @@ class FavorAttention(nn.Module):
 
     @torch.no_grad()
     def calibrate(
-        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None
-    ) -> None:
-        """Fits the maps to the inputs of a call, and begins the statistics with them."""
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        *,
+        is_causal: bool = False,
+        learn: bool = False,
+        steps: int = 800,
+        progress: Progress = None,
+    ) -> list[HeadReport]:
+        """Fits the maps to the inputs of a call, and begins the statistics with them.
+
+        With ``learn`` the maps are then learned, for the module's own exact keys and for causal calls or
+        others, and what each is worth is returned. They are learned from the first 512 tokens of a
+        sequence and from at most 131072 tokens in all. The next draw in training mode replaces them;
+        ``redraw=None`` keeps them. ``steps`` and ``progress`` are those of ``favor_sharp.learn_maps``.
+        """
         if not self.batch_first:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
-        q, k, _ = self._project(query, key, value)
+        q, k, v = self._project(query, key, value)
         mask = None if key_padding_mask is None else _visible(key_padding_mask)
         if mask is not None and not bool(mask.any()):
             raise ValueError("key_padding_mask: every key is padding; at least one must be seen")
@@ -180,6 +203,28 @@ class FavorAttention(nn.Module):
         adaptive.calibrate(to_array(q), to_array(k), key_mask=to_array(mask))
         adaptive.end_calibration()
         self._write(adaptive)
+        if not learn:
+            return []
+        first = adaptive.maps()[0]
+        most = most_sequences(max(q.shape[2], k.shape[2]))
+        cut = [to_array(x[:most, :, :LONGEST]) for x in (q, k, v)]
+        heads = learn_maps(
+            *cut,
+            features=first.features,
+            near=self.near,
+            global_keys=self.global_keys,
+            routed=self.routed,
+            causal=is_causal,
+            key_mask=None if mask is None else to_array(mask[:most, :LONGEST]),
+            family=first.family,
+            coupling=first.coupling,
+            steps=steps,
+            seed=first.seed,
+            threads=torch.get_num_threads(),
+            progress=progress,
+        )
+        self.maps = pack(head.map for head in heads).to(self.maps.device)
+        return [head.report for head in heads]
 
     # torch.compile calls this as it is; the rest of a call is traced.
     @torch.compiler.disable

@@ -35,6 +35,8 @@ def _options(
     key_mask: Optional[Tensor],  # noqa: UP045
     causal: bool,
     near: int,
+    global_keys: int,
+    routed: Sequence[int],
     exact_heads: Sequence[int],
 ) -> dict[str, Any]:
     return {
@@ -43,6 +45,9 @@ def _options(
         "key_mask": to_array(key_mask),
         "causal": causal,
         "near": near,
+        "global_keys": global_keys,
+        # None is no type of an operator: no numbers stand for it.
+        "routed": tuple(routed) or None,
         "threads": torch.get_num_threads(),
     }
 
@@ -56,10 +61,12 @@ def attention(
     key_mask: Optional[Tensor],  # noqa: UP045
     causal: bool,
     near: int,
+    global_keys: int,
+    routed: Sequence[int],
     exact_heads: Sequence[int],
 ) -> Tensor:
     """Attention by features, but for some heads, by the engine."""
-    options = _options(maps, key_mask, causal, near, exact_heads)
+    options = _options(maps, key_mask, causal, near, global_keys, routed, exact_heads)
     return to_tensor(_native.attention(*(to_array(x) for x in (q, k, v)), **options))
 
 
@@ -72,6 +79,8 @@ def _(
     key_mask: Optional[Tensor],  # noqa: UP045
     causal: bool,
     near: int,
+    global_keys: int,
+    routed: Sequence[int],
     exact_heads: Sequence[int],
 ) -> Tensor:
     return q.new_empty((*q.shape[:-1], v.shape[-1]))
@@ -88,11 +97,13 @@ def attention_backward(
     key_mask: Optional[Tensor],  # noqa: UP045
     causal: bool,
     near: int,
+    global_keys: int,
+    routed: Sequence[int],
     exact_heads: Sequence[int],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Its gradients, by recomputation."""
     arrays = (to_array(x) for x in (q, k, v, out, out_gradient))
-    options = _options(maps, key_mask, causal, near, exact_heads)
+    options = _options(maps, key_mask, causal, near, global_keys, routed, exact_heads)
     to_q, to_k, to_v = (to_tensor(g) for g in _native.attention_backward(*arrays, **options))
     return to_q, to_k, to_v
 
@@ -108,6 +119,8 @@ def _(
     key_mask: Optional[Tensor],  # noqa: UP045
     causal: bool,
     near: int,
+    global_keys: int,
+    routed: Sequence[int],
     exact_heads: Sequence[int],
 ) -> tuple[Tensor, Tensor, Tensor]:
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
@@ -121,7 +134,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _differentiate(ctx: Any, out_gradient: Tensor) -> tuple[Optional[Tensor], ...]:  # noqa: UP045
     q, k, v, out, maps, key_mask = ctx.saved_tensors
     gradients = attention_backward(q, k, v, out, out_gradient, maps, key_mask, *ctx.options)
-    return (*gradients, None, None, None, None, None)
+    return (*gradients, None, None, *(None for _ in ctx.options))
 
 
 attention.register_autograd(_differentiate, setup_context=_save)

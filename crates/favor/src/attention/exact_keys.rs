@@ -60,7 +60,7 @@ impl ExactKeys {
 
     /// Whether there are none: features alone.
     pub fn is_none(&self) -> bool {
-        self.near == 0 && self.global == 0 && self.slots * self.members == 0
+        self.near == 0 && self.global == 0 && !self.is_routed()
     }
 
     /// Whether every key is exact whatever the length, as in [`ExactKeys::ALL`].
@@ -70,13 +70,13 @@ impl ExactKeys {
 
     /// Whether queries are routed to members of slots.
     pub fn is_routed(&self) -> bool {
-        self.slots * self.members > 0
+        self.slots > 0 && self.members > 0
     }
 
     /// The most keys of a query, before those that are named twice are counted once.
     pub fn most(&self) -> usize {
         let window = if self.near == 0 { 0 } else { self.near.saturating_mul(2).saturating_add(1) };
-        window.saturating_add(self.global).saturating_add(self.slots * self.members)
+        window.saturating_add(self.global).saturating_add(self.slots.saturating_mul(self.members))
     }
 
     /// Of the global keys, how many are first tokens, and how many are those estimated worst.

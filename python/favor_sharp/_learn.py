@@ -1,0 +1,127 @@
+"""Maps that are learned from queries and keys, with a bar while that goes on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TypeAlias
+
+from numpy.typing import ArrayLike
+
+from . import _native
+from ._native import LearnedHead
+
+Progress: TypeAlias = Callable[[int, int, float], object] | bool | None
+"""What is told of progress: a function of the steps done, all steps and the divergence last seen; or
+True for a bar on a terminal."""
+
+# What adapters of other libraries learn from at most: tokens of a sequence, and tokens in all with padding.
+LONGEST, MOST = 512, 256 * 512
+
+WIDTH = 30
+
+
+def learn_maps(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike | None = None,
+    *,
+    features: int = 64,
+    near: int = 0,
+    global_keys: int = 0,
+    routed: tuple[int, int] | None = None,
+    causal: bool = False,
+    key_mask: ArrayLike | None = None,
+    family: str = "balanced",
+    kernel: str | float = "attention",
+    scale: float = 1.0,
+    coupling: str = "orthogonal",
+    steps: int = 800,
+    batch: int = 4,
+    rate: float | None = None,
+    holdout: float = 0.25,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> list[LearnedHead]:
+    """Learns one map per head from queries and keys, and says what it is worth.
+
+    A map starts at the closed form and descends the divergence between the exact attention weights and
+    its own. It is an ordinary ``FeatureMap`` afterwards, better on data like these and no longer unbiased
+    on others. A head never gets a map that is worse on held-out sequences than the start, or than the
+    exact keys alone.
+
+    Parameters
+    ----------
+    q, k, v : arrays ``[sequences, heads, length, dim]`` or ``[heads, length, dim]``
+        Calibration data. A single sequence is cut into pieces. Errors are those of outputs if there are
+        values, else of weights.
+    features, family, kernel, scale, coupling : as in ``fit_maps``
+        The start.
+    near, global_keys, routed : as in ``attention``
+        The keys that are exact. Give ``attention`` the same.
+    causal : bool
+        Whether a query sees only its own and earlier keys.
+    key_mask : ``[sequences, keys]`` of bool
+        False at padding. With as many queries as keys it is theirs too.
+    steps, batch, rate
+        Steps of the optimiser, sequences in each, and its largest rate, by default the library's.
+    holdout : float
+        The part of the sequences that is not learned from, but measured on.
+    seed : int
+        Decides the start, the held-out sequences and the order of the others.
+    threads : int
+        No result depends on it.
+    progress : callable or True
+        Called with the steps done, all steps, and the divergence last seen on held-out sequences. What
+        it raises ends the call. True is a bar on stderr, if that is a terminal.
+
+    Returns
+    -------
+    list of ``LearnedHead``, one per head, each with its ``map`` and a ``report``.
+    """
+    return _native.learn_maps(
+        q,
+        k,
+        v,
+        features=features,
+        near=near,
+        global_keys=global_keys,
+        routed=routed,
+        causal=causal,
+        key_mask=key_mask,
+        family=family,
+        kernel=kernel,
+        scale=scale,
+        coupling=coupling,
+        steps=steps,
+        batch=batch,
+        rate=rate,
+        holdout=holdout,
+        seed=seed,
+        threads=threads,
+        progress=told(progress),
+    )
+
+
+def most_sequences(length: int) -> int:
+    """How many sequences of this length an adapter learns from at most."""
+    return MOST // min(max(length, 1), LONGEST)
+
+
+def told(progress: Progress) -> Callable[[int, int, float], object] | None:
+    """What is called: the function itself, a bar, or nothing."""
+    if progress is True:
+        return _bar if sys.stderr.isatty() else None
+    if progress is None or progress is False:
+        return None
+    if not callable(progress):
+        raise TypeError("progress: a function of (done, total, loss), or True, is needed")
+    return progress
+
+
+def _bar(done: int, total: int, loss: float) -> None:
+    full = WIDTH * done // max(total, 1)
+    end = "\n" if done == total else ""
+    text = f"\r[{'#' * full:{WIDTH}}] {done}/{total} steps, divergence {loss:.4f}"
+    print(text, end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,116 @@
+"""Queries, keys and values of the layers of a model, collected while it computes exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ._learn import LONGEST, MOST, most_sequences
+from .torch._plain import softmax_attention
+
+# Bytes of the layers that are collected in one pass through the model, unless a single one has more.
+MEMORY = 2 << 30
+
+
+@dataclass
+class Calls:
+    """What a layer was called with: float16 arrays ``[sequences, heads, length, dim]`` and masks."""
+
+    causal: bool
+    scaling: float
+    # Bytes of a token.
+    size: int
+    count: int = 0
+    length: int = 0
+    parts: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
+
+    def add(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+        """Adds sequences, as long as there is room."""
+        everything = torch.ones(len(k), k.shape[2], dtype=torch.bool)
+        visible = (everything if mask is None else mask.cpu())[:, :LONGEST]
+        self.length = max(self.length, q.shape[2], k.shape[2])
+        rows = visible.any(1).nonzero()[: max(self.room, 0), 0]
+        if not len(rows):
+            return
+        self.count += len(rows)
+        cut = [x[rows.to(x.device), :, :LONGEST].to("cpu", torch.float16) for x in (q, k, v)]
+        self.parts.append((*(x.numpy() for x in cut), visible[rows].numpy()))
+
+    @property
+    def room(self) -> int:
+        """How many more sequences of the length so far there can be."""
+        return most_sequences(self.length) - self.count
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Queries, keys, values and the mask of keys, all sequences as long as the longest."""
+        return tuple(_joined([part[i] for part in self.parts]) for i in range(4))
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """One array of all, padded with zeros. The length is the third axis, or the second of masks."""
+    axis = min(parts[0].ndim - 1, 2)
+    shape = list(parts[0].shape)
+    shape[0], shape[axis] = sum(map(len, parts)), max(p.shape[axis] for p in parts)
+    out, start = np.zeros(shape, parts[0].dtype), 0
+    for part in parts:
+        place = [slice(start, start + len(part))] + [slice(n) for n in part.shape[1:]]
+        out[tuple(place)] = part
+        start += len(part)
+    return out
+
+
+class Collector:
+    """Watches layers of a model while they compute exactly, and keeps what these are called with."""
+
+    def __init__(self, wanted: Collection[nn.Module]) -> None:
+        self.wanted = wanted
+        self.layers: dict[nn.Module, Calls] = {}
+
+    def record(
+        self,
+        module: nn.Module,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        scaling: float,
+    ) -> Tensor:
+        """Exact attention, kept."""
+        if module not in self.layers:
+            # Two bytes for each number of a query, a key and a value.
+            size = 2 * q.shape[1] * (2 * q.shape[3] + v.shape[3])
+            self.layers[module] = Calls(causal, scaling, size)
+        if module in self.wanted:
+            self.layers[module].add(q, k, v, mask)
+        return softmax_attention(q, k, v, mask, causal, scaling)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room in any wanted layer."""
+        return all(m in self.layers and self.layers[m].room <= 0 for m in self.wanted)
+
+
+def collect(
+    batches: list[dict[str, Tensor]],
+    run: Callable[[Collector, Iterable[dict[str, Tensor]]], None],
+) -> Iterator[tuple[nn.Module, Calls, int]]:
+    """Each layer, what it was called with, and how many layers there are. As many layers as fit into the
+    memory are collected in one pass through the model."""
+    first = Collector(())
+    run(first, batches[:1])
+    sizes = {module: calls.size * MOST for module, calls in first.layers.items()}
+    waiting = list(sizes)
+    while waiting:
+        group = waiting[: max(1, MEMORY // sizes[waiting[0]])]
+        waiting = waiting[len(group) :]
+        collector = Collector(set(group))
+        run(collector, batches)
+        for module in group:
+            yield module, collector.layers.pop(module), len(sizes)
