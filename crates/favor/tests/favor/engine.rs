@@ -4,9 +4,9 @@ use favor::draw::Stream;
 use favor::reference::{self, Mask, exact_attention, feature_attention};
 use favor::store::{Array, Kind};
 use favor::{
-    AttentionOptions, Coupling, DecodeState, Family, FeatureMap, FeatureSpec, Gradients, Kernel,
-    Matrix, Method, Moments, Qkv, Rows, Tensor, attention, attention_backward, kernel_product,
-    kernel_product_backward,
+    AttentionOptions, Coupling, DecodeState, Error, Family, FeatureMap, FeatureSpec, Gradients,
+    Kernel, Matrix, Method, Moments, Qkv, Rows, Tensor, attention, attention_backward,
+    kernel_product, kernel_product_backward,
 };
 
 struct Case {
@@ -655,6 +655,34 @@ fn numbers_that_are_none_are_refused_in_place() {
                         .unwrap_err()
                         .to_string();
                 assert!(message.contains(name) && message.contains("42"), "{bad}: {message}");
+            }
+        }
+    }
+}
+
+/// Logits beyond the format are refused, or what is left of them is right.
+#[test]
+fn logits_beyond_the_format_give_no_wrong_answer() {
+    let kernel = Kernel::softmax();
+    let v = [1.0_f32, 2.0, 4.0];
+    let keys = [[1.0_f32, 2.0, -1.0], [-1.0, -2.0, -3.0], [1.0, -1.0, 0.0]];
+    for k in keys.map(|k| k.map(|k| 1e20 * k)) {
+        // Logits of 10²⁰ can be told apart, of 10³⁸ hardly, and those of 10⁴⁰ are infinite.
+        for size in [1.0_f32, 1e18, 1e20] {
+            let q = [size; 3];
+            let wide = |x: &[f32]| x.iter().map(|v| f64::from(*v)).collect::<Vec<_>>();
+            for causal in [false, true] {
+                let rows = |x: &[f32]| Matrix::new(wide(x), 3, 1).unwrap();
+                let mask = Mask { causal, keys: None };
+                let (qs, ks, vs) = (rows(&q), rows(&k), rows(&v));
+                let plain = exact_attention(kernel, qs.view(), ks.view(), vs.view(), mask).unwrap();
+                let tensor = |x| Tensor::new(x, [1, 1, 3, 1]).unwrap();
+                let inputs = Qkv::new(tensor(&q), tensor(&k), tensor(&v));
+                let options = AttentionOptions::new().causal(causal);
+                match attention(Method::Exact(kernel), inputs, &options) {
+                    Ok(out) => assert_eq!(wide(&out), plain.as_slice(), "{k:?} {size} {causal}"),
+                    Err(error) => assert!(matches!(error, Error::Overflow { .. }), "{error}"),
+                }
             }
         }
     }
