@@ -177,20 +177,32 @@ impl Cluster {
 
 /// Ends when the cluster is lost.
 async fn loss(scheduler: &Address) -> Error {
-    let mut since = None;
+    let mut absence = Absence::default();
     loop {
         tokio::time::sleep(WATCH).await;
         let why = match readiness(scheduler).await {
-            Readiness::Ready => {
-                since = None;
-                continue;
-            }
-            Readiness::Empty => "has no executors any more".to_owned(),
-            Readiness::Absent(why) => format!("does not answer any more ({why})"),
+            Readiness::Ready => None,
+            Readiness::Empty => Some("has no executors any more".to_owned()),
+            Readiness::Absent(why) => Some(format!("does not answer any more ({why})")),
         };
-        if since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
+        let lasts = absence.lasts(why.is_some(), Instant::now());
+        if let Some(why) = why.filter(|_| lasts >= PATIENCE) {
             return Error::Lost { address: scheduler.to_string(), why };
         }
+    }
+}
+
+/// Since when a cluster has been away without a break.
+#[derive(Debug, Default)]
+struct Absence {
+    since: Option<Instant>,
+}
+
+impl Absence {
+    /// How long it has been away, given whether it is now.
+    fn lasts(&mut self, away: bool, now: Instant) -> Duration {
+        self.since = away.then(|| self.since.unwrap_or(now));
+        self.since.map_or(Duration::ZERO, |since| now - since)
     }
 }
 
@@ -208,5 +220,21 @@ fn explained(error: favor_tables::Error) -> Error {
             Source { place, reason: inner.unwrap_or(reason) }.into()
         }
         other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A scheduler that comes back in time may go away again.
+    #[test]
+    fn absences_are_counted_one_by_one() {
+        let (start, mut absence) = (Instant::now(), Absence::default());
+        let mut at = |seconds: u64, away: bool| {
+            absence.lasts(away, start + Duration::from_secs(seconds)).as_secs()
+        };
+        let away = [(0, false), (5, true), (65, true), (70, false), (75, true), (100, true)];
+        assert_eq!(away.map(|(seconds, away)| at(seconds, away)), [0, 0, 60, 0, 0, 25]);
     }
 }

@@ -79,14 +79,18 @@ fn functions_come_back_as_they_were() {
 fn other_versions_and_damage_are_refused() {
     let (model, own) = (model(), Codec::new("executor"));
     let function = predict_function("favor", &model).unwrap();
-    let foreign = scalar_bytes(&Codec::of_version("client", "9.8.7-6"), &function);
-    let error = LogicalExtensionCodec::try_decode_udf(&own, "favor_predict", &foreign).unwrap_err();
-    let wanted = format!(
-        "the executor has the functions of favor {}, but 'favor_predict' was sent by favor \
-         9.8.7-6; run one version of favor everywhere",
-        version()
-    );
-    assert!(error.to_string().contains(&wanted), "{error}");
+    // Another package, and the same one with other bytes in its functions.
+    for other in ["9.8.7-6".to_owned(), format!("{}0", version())] {
+        let foreign = scalar_bytes(&Codec::of_version("client", &other), &function);
+        let error =
+            LogicalExtensionCodec::try_decode_udf(&own, "favor_predict", &foreign).unwrap_err();
+        let wanted = format!(
+            "the executor has the functions of favor {}, but 'favor_predict' was sent by favor \
+             {other}; run one version of favor everywhere",
+            version()
+        );
+        assert!(error.to_string().contains(&wanted), "{error}");
+    }
     let bytes = scalar_bytes(&own, &function);
     for cut in [0, 3, 6, 10, 12, 100, bytes.len() - 1] {
         let bytes = &bytes[..cut];

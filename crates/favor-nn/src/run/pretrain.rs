@@ -270,3 +270,38 @@ fn files(corpus: &Path) -> Result<Vec<PathBuf>> {
         Ok(paths)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of many draws, within five standard deviations: 15 % are to be guessed, and 80 % of these become
+    /// the mask. What begins, ends and pads texts is never among them.
+    #[test]
+    fn words_alone_are_hidden() {
+        let masking = Masking { special: Special { begin: 1, end: 2, mask: 3 }, words: 100 };
+        let words = |n: u32| [vec![1], (0..n).map(|i| 10 + i % 80).collect(), vec![2]].concat();
+        let plain = Batch::new(vec![words(40), words(3), words(17)]).unwrap();
+        let visible = plain.visible();
+        let (mut stream, mut hidden, mut masks, draws) = (Stream::new(1, 2), 0, 0, 1000);
+        for _ in 0..draws {
+            let (batch, places, right) = masking.hide(plain.clone(), &mut stream);
+            assert!(!places.is_empty() && places.is_sorted());
+            for (&place, right) in places.iter().zip(&right) {
+                assert!(visible[place] && plain.ids()[place] >= 10, "{place}");
+                assert_eq!(*right, i64::from(plain.ids()[place]));
+                masks += usize::from(batch.ids()[place] == masking.special.mask);
+            }
+            let changed = |i: &usize| batch.ids()[*i] != plain.ids()[*i];
+            assert!((0..visible.len()).filter(changed).all(|i| places.contains(&i)));
+            hidden += places.len();
+        }
+        let close = |count: usize, of: usize, p: f64| {
+            let deviation = (of as f64 * p * (1.0 - p)).sqrt();
+            assert!((count as f64 - of as f64 * p).abs() < 5.0 * deviation, "{count} of {of}");
+        };
+        close(hidden, draws * (40 + 3 + 17), MASKED);
+        // A token that is drawn can be the mask too.
+        close(masks, hidden, 0.8 + 0.1 / 100.0);
+    }
+}

@@ -230,6 +230,34 @@ fn a_run_that_goes_astray_says_so() {
     assert!(!message.contains('\n'), "{message}");
 }
 
+/// A vector of the model.
+struct Vector(Option<Tensor<1>>);
+
+impl ModuleVisitor for Vector {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let [length] = param.val().dims()[..] {
+            self.0 = Some(param.val().reshape([length]));
+        }
+    }
+}
+
+/// A failure that was there before a step is none of the step's.
+#[test]
+fn a_step_is_not_blamed_for_what_was_before() {
+    let _held = generator();
+    let mut trainer = trainer(&tiny(), options(Attention::Exact), 10);
+    let rootless = trainer.model().classify(&examples().0).unwrap() * 0.0;
+    rootless.sqrt().sum().backward();
+    // Its gradient has nothing to do with attention.
+    let astray = |model: &Bert| {
+        let mut vector = Vector(None);
+        model.visit(&mut vector);
+        Ok((vector.0.unwrap() * 0.0).sqrt().sum())
+    };
+    let message = trainer.step(astray).unwrap_err().to_string();
+    assert_eq!(message, "step 1: the gradient is NaN or infinite; lower the rate");
+}
+
 /// A loss that is finite and has no gradient: the root at zero. What the engine has to say against it
 /// reaches the one who trains, who can go on with a better loss.
 #[test]

@@ -94,3 +94,29 @@ fn span(all: usize, most: usize, stream: &mut Stream) -> Range<usize> {
     let start = stream.index(all - width + 1);
     start..start + width
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 16 000 uniform numbers the power is known to within 0.7 %, a thirtieth of a decibel; the mean
+    /// of 200 levels drawn from 20 decibels to within 0.4.
+    #[test]
+    fn noise_is_as_far_below_as_it_says() {
+        let augment = Augment { noise: 1.0, ..Augment::NONE };
+        let tone: Vec<f32> = (0..16_000).map(|i| (0.3 * i as f32).sin()).collect();
+        let power = |x: &[f32]| x.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
+        let mut stream = Stream::new(4, 4);
+        let below: Vec<f64> = (0..200)
+            .map(|_| {
+                let mut loud = tone.clone();
+                augment.add_noise(&mut loud, &mut stream);
+                let noise: Vec<f32> = loud.iter().zip(&tone).map(|(a, b)| a - b).collect();
+                10.0 * (power(&tone) / power(&noise)).log10()
+            })
+            .collect();
+        assert!(below.iter().all(|b| (9.8..30.2).contains(b)), "{below:?}");
+        let mean = below.iter().sum::<f64>() / 200.0;
+        assert!((mean - 20.0).abs() < 5.0 * 0.41, "{mean}");
+    }
+}

@@ -78,3 +78,17 @@ pub(super) fn clear(x: Tensor<3>, lengths: &[usize]) -> Tensor<3> {
     let hidden = Tensor::<3, Bool>::from_data(hidden, &x.device()).expand(x.shape());
     x.mask_fill(hidden, 0.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_alone_is_cleared() {
+        let device = Device::flex();
+        let x = Tensor::<3>::ones([3, 4, 2], &device);
+        let found: Vec<f32> = clear(x, &[4, 1, 3]).into_data().iter().collect();
+        let row = |l: usize| [vec![1.0; 2 * l], vec![0.0; 8 - 2 * l]].concat();
+        assert_eq!(found, [row(4), row(1), row(3)].concat());
+    }
+}

@@ -6,7 +6,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::Float64Type;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use favor::{Family, FeatureMap, Kernel, KeySums, Matrix};
+use favor::{Family, FeatureMap, Kernel, Matrix, reference};
 use favor_tables::datafusion;
 use favor_tables::{
     FitRequest, Model, PredictOptions, Progress, Result, Table, Task, fit, predict, session,
@@ -160,9 +160,7 @@ pub(crate) fn plain(
     y: &Matrix<f64>,
     c: &Matrix<f64>,
 ) -> Matrix<f64> {
-    let mut sums = KeySums::new(map, c.columns());
-    sums.add(map, y.view(), c.view()).unwrap();
-    sums.apply(map, x.view()).unwrap().to_matrix().unwrap()
+    reference::kernel_product(map, x.view(), y.view(), c.view()).unwrap().to_matrix().unwrap()
 }
 
 /// `K(X,Y)·C` exactly, for the Gaussian kernel of a bandwidth.

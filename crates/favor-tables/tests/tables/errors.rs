@@ -79,6 +79,11 @@ fn contents_that_cannot_be_used_are_named() {
     let negative = numbers((0..100).map(|i| 1.0 - f64::from(i == 9) * 3.0));
     let weighted = classify().weight("w").ignore(["y"]);
     refused(with("w", negative), &weighted, &["column 'w' holds the weight -2"]);
+    for bad in [f64::INFINITY, f64::NAN] {
+        let weights = numbers((0..100).map(|i| if i == 9 { bad } else { 1.0 }));
+        let part = format!("column 'w' holds the weight {bad}");
+        refused(with("w", weights), &weighted, &[&part]);
+    }
     refused(with("w", numbers([0.0; 100])), &weighted, &[]);
     let empty: ArrayRef = Arc::new(Float64Array::new_null(100));
     let drop = classify().missing(favor_tables::Missing::Drop);

@@ -8,7 +8,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::Float64Type;
 use favor::{Coupling, Family};
 use favor_tables::datafusion;
-use favor_tables::{FitRequest, Missing, PredictOptions};
+use favor_tables::{FitRequest, Missing, PredictOptions, evaluate, fit, fit_like};
 use std::sync::Arc;
 
 /// A table of one column `x` that tells two labels apart.
@@ -42,8 +42,14 @@ fn classes_are_in_the_order_of_their_type() {
         datafusion::arrow::array::Int64Array::from_iter_values((0..60).map(|i| [10, 9, -2][i % 3]));
     let x = numbers((0..60).map(|i| (i % 3) as f64));
     let table = RecordBatch::try_from_iter([("x", x), ("label", Arc::new(labels) as ArrayRef)]);
-    let model = fitted(table.unwrap(), &classify().ignore(Vec::<String>::new())).unwrap();
+    let request = classify().ignore(Vec::<String>::new());
+    let model = fitted(table.unwrap(), &request).unwrap();
     assert_eq!(model.info().labels(), ["-2", "9", "10"]);
+    // Texts that look like numbers are still texts.
+    let x = numbers((0..60).map(|i| (i % 3) as f64));
+    let labels = texts((0..60).map(|i| ["10", "9", "-2"][i % 3]));
+    let table = RecordBatch::try_from_iter([("x", x), ("label", labels)]).unwrap();
+    assert_eq!(fitted(table, &request).unwrap().info().labels(), ["-2", "10", "9"]);
 }
 
 /// A column with a null and a NaN.
@@ -112,6 +118,59 @@ fn missing_values_are_refused_dropped_or_filled() {
     let same = fitted(by_hand, &mean).unwrap();
     let off = difference(&probabilities(&model, test.clone()), &probabilities(&same, test));
     assert!(off < ROUNDING, "{off}");
+}
+
+/// The means are those of all rows whoever has seen them, and the same for later rows.
+#[test]
+fn means_stand_for_missing_values_everywhere() {
+    let (gaps, mean) = (with_gaps(), classify().missing(Missing::Mean));
+    let whole = fitted(gaps.clone(), &mean).unwrap();
+    let wanted = probabilities(&whole, gaps.clone());
+    let workers = block(fit(&cut(&gaps, 20, 3), &mean, &progress())).unwrap();
+    let again = block(fit_like(&table(gaps.clone()), &whole, &progress())).unwrap();
+    for other in [workers, again] {
+        let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(x, y)| (x - y).abs() < 1e-9);
+        assert!(close(other.moments().mean(), whole.moments().mean()));
+        let off = difference(&probabilities(&other, gaps.clone()), &wanted);
+        assert!(off < ROUNDING, "{off}");
+    }
+}
+
+/// Rows without a target are left out where rows with gaps are, of fits and of evaluations.
+#[test]
+fn rows_without_a_target_are_dropped() {
+    let batch = points(0, 300);
+    let without = |i: usize| [7, 11].contains(&i);
+    let labels = batch.column(4).as_primitive::<datafusion::arrow::datatypes::Int64Type>();
+    let labels = datafusion::arrow::array::Int64Array::from_iter(
+        (0..300).map(|i| (!without(i)).then(|| labels.value(i))),
+    );
+    let y = batch.column(6).as_primitive::<Float64Type>();
+    let y = Float64Array::from_iter((0..300).map(|i| match i {
+        7 => None,
+        11 => Some(f64::NAN),
+        _ => Some(y.value(i)),
+    }));
+    let mut columns = batch.columns().to_vec();
+    (columns[4], columns[6]) = (Arc::new(labels), Arc::new(y));
+    let schema = batch.schema();
+    let names = schema.fields().iter().map(|f| f.name().clone());
+    let gaps = RecordBatch::try_from_iter(names.zip(columns)).unwrap();
+    let rows: Vec<RecordBatch> =
+        (0..300).filter(|i| !without(*i)).map(|i| batch.slice(i, 1)).collect();
+    let whole = datafusion::arrow::compute::concat_batches(&schema, &rows).unwrap();
+    for request in [classify(), regress()] {
+        let drop = request.missing(Missing::Drop);
+        let (a, b) = (fitted(gaps.clone(), &drop).unwrap(), fitted(whole.clone(), &drop).unwrap());
+        assert_eq!((a.info().rows, &a.info().classes), (298, &b.info().classes));
+        let judge = |batch: &RecordBatch| {
+            block(evaluate(&table(batch.clone()), &b, None, &progress())).unwrap()
+        };
+        let (found, wanted) = (judge(&gaps), judge(&whole));
+        assert_eq!((found.rows, found.left_out, wanted.left_out), (298, 2, 0));
+        assert!((found.score - wanted.score).abs() < 10.0 * ROUNDING);
+        assert_eq!(found.confusion, wanted.confusion);
+    }
 }
 
 #[test]

@@ -106,15 +106,28 @@ fn new_labels_become_classes() {
     assert_eq!(merged.info().labels(), ["0", "10", "20"]);
 }
 
-/// A table of few different rows is sampled with their frequencies.
+/// A table of few different rows is sampled with their frequencies, wherever its rows are.
 #[test]
 fn equal_rows_are_one_item_of_the_sample() {
     let batch = points(0, 50);
-    let many: Vec<_> = (0..40).map(|_| batch.clone()).collect();
-    let many =
-        favor_tables::datafusion::arrow::compute::concat_batches(&batch.schema(), &many).unwrap();
-    let model = fitted(many, &auto(classify())).unwrap();
-    assert_eq!((model.sample_size(), model.info().rows), (50, 2000));
+    // Row i comes every 1 + i % 5 rounds of 40.
+    let places = (0..40 * 50).filter(|n| (n / 50) % (1 + n % 5) == 0).map(|n| n % 50);
+    let places = favor_tables::datafusion::arrow::array::UInt64Array::from_iter_values(places);
+    let many = favor_tables::datafusion::arrow::compute::take_record_batch(&batch, &places);
+    let (many, rows) = (many.unwrap(), places.values().len() as u64);
+    for (limit, kept) in [(200, 50), (30, 30)] {
+        let request = auto(regress()).sample(limit);
+        let whole = block(fit(&cut(&many, many.num_rows(), 1), &request, &progress())).unwrap();
+        assert_eq!((whole.sample_size(), whole.info().rows), (kept, rows));
+        let trials = |m: &Model| m.info().curve.clone().unwrap().trials;
+        for (size, workers) in [(30, 1), (70, 4)] {
+            let other = block(fit(&cut(&many, size, workers), &request, &progress())).unwrap();
+            assert_same(&whole, &other, &format!("{limit} of {size} rows, {workers} workers"));
+            for (s, t) in trials(&whole).iter().zip(trials(&other)) {
+                assert!((s.score - t.score).abs() < 1e-6 && (s.exact - t.exact).abs() < 1e-6);
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The fast engine against the plain implementations, and its gradients against finite differences.
 
 use favor::draw::Stream;
-use favor::reference::{Mask, exact_attention, feature_attention};
+use favor::reference::{self, Mask, exact_attention, feature_attention};
+use favor::store::{Array, Kind};
 use favor::{
-    AttentionOptions, Coupling, DecodeState, ExactKeys, Family, FeatureMap, FeatureSpec, Gradients,
-    Kernel, KeySums, Matrix, Method, Moments, Qkv, Rows, Tensor, attention, attention_backward,
-    kernel_product, kernel_product_backward,
+    AttentionOptions, Coupling, DecodeState, Error, ExactKeys, Family, FeatureMap, FeatureSpec,
+    Gradients, Kernel, KeySums, Matrix, Method, Moments, Qkv, Rows, Tensor, attention,
+    attention_backward, kernel_product, kernel_product_backward,
 };
 
 struct Case {
@@ -102,8 +103,12 @@ impl Case {
         (shape(self.queries, self.dim), shape(self.keys, self.dim), shape(self.keys, self.columns))
     }
 
+    /// Hides every fifth key, the first ones, so that causal queries see none, and more than a tile of
+    /// them where a later piece begins.
     fn mask(&self) -> Vec<bool> {
-        (0..self.batch * self.keys).map(|i| i % 5 != 1).collect()
+        let place = |i: usize| i % self.keys;
+        let hidden = |i: usize| i % 5 == 1 || place(i) < 3 || (1000..1200).contains(&place(i));
+        (0..self.batch * self.keys).map(|i| !hidden(i)).collect()
     }
 }
 
@@ -336,7 +341,7 @@ fn blocked_exact_equals_the_plain_one() {
 /// Prefill and single tokens, in any cut, equal the causal batch; a state survives being stored.
 #[test]
 fn decoding_equals_the_causal_batch() {
-    let case = &CASES[2];
+    let case = Case { batch: 2, ..CASES[2] };
     let (q, k, v) = case.tensors(3);
     let (sq, sk, sv) = case.shapes();
     let maps: Vec<_> = (0..3)
@@ -350,7 +355,7 @@ fn decoding_equals_the_causal_batch() {
     let batch =
         attention(Method::Features(&maps), Qkv::new(t(&q, sq), t(&k, sk), t(&v, sv)), &options)
             .unwrap();
-    let mut state = DecodeState::<f64>::new(maps.clone(), 1, 3, case.columns).unwrap();
+    let mut state = DecodeState::<f64>::new(maps.clone(), 2, 3, case.columns).unwrap();
     let cuts = [0, 60, 61, 62, 63, 64, 100, 130, 131];
     for pair in cuts.windows(2) {
         let (start, end) = (pair[0], pair[1]);
@@ -358,7 +363,7 @@ fn decoding_equals_the_causal_batch() {
             x.chunks(case.queries * d).flat_map(|h| h[start * d..end * d].to_vec()).collect()
         };
         let (q, k, v) = (part(&q, case.dim), part(&k, case.dim), part(&v, case.columns));
-        let shape = |d| [1, 3, end - start, d];
+        let shape = |d| [2, 3, end - start, d];
         let (tq, tk) = (t(&q, shape(case.dim)), t(&k, shape(case.dim)));
         let out = state.advance(tq, tk, t(&v, shape(case.columns))).unwrap();
         let expected = part(&batch, case.columns);
@@ -373,6 +378,33 @@ fn decoding_equals_the_causal_batch() {
     }
 }
 
+/// A file can be whole and yet hold no state.
+#[test]
+fn states_that_are_none_are_refused() {
+    let case = &CASES[1];
+    let (q, k, _) = case.tensors(3);
+    let maps = vec![case.map(&q, &k, Family::Balanced)];
+    let (features, columns) = (case.features, 2);
+    let written = |exponent: f64, total: f64, value: f64| {
+        let sums = [1, 1, features];
+        let arrays = vec![
+            Array::f64("exponents", sums, &vec![exponent; features]),
+            Array::f64("totals", sums, &vec![total; features]),
+            Array::f64("values", [1, 1, features, columns], &vec![value; features * columns]),
+        ];
+        Kind::new("favor.decode_state", "decode state", 2).write(&1_usize, arrays).unwrap()
+    };
+    let read = |bytes: Vec<u8>| DecodeState::<f64>::from_bytes(maps.clone(), &bytes);
+    assert_eq!(read(written(0.0, 1.0, 1.0)).unwrap().tokens(), 1);
+    // No key yet.
+    assert!(read(written(f64::NEG_INFINITY, 0.0, 0.0)).is_ok());
+    for bad in [f64::NAN, f64::INFINITY] {
+        for bytes in [written(bad, 1.0, 1.0), written(0.0, bad, 1.0), written(0.0, 1.0, bad)] {
+            assert!(read(bytes).unwrap_err().to_string().contains("not finite"), "{bad}");
+        }
+    }
+}
+
 /// The fused product equals the plain one, and its gradients finite differences.
 #[test]
 fn products_equal_the_plain_way() {
@@ -382,20 +414,18 @@ fn products_equal_the_plain_way() {
             let mut fill = |n: usize, d: usize| {
                 Matrix::from_fn(n, d, |_, l| 0.6 * stream.normal() + 0.2 * l as f64)
             };
-            let (x, y, c) = (fill(90, 5), fill(2500, 5), fill(2500, 3));
+            let (x, y, c) = (fill(1100, 5), fill(2500, 5), fill(2500, 3));
             let (mx, my) = (Moments::of(x.view()).unwrap(), Moments::of(y.view()).unwrap());
             let map = FeatureSpec::new(family, 37).kernel(kernel).fit(&mx, &my).unwrap();
             let fast = kernel_product(&map, x.view(), y.view(), c.view()).unwrap();
-            let mut sums = KeySums::new(&map, 3);
-            sums.add(&map, y.view(), c.view()).unwrap();
-            let plain = sums.apply(&map, x.view()).unwrap();
+            let plain = reference::kernel_product(&map, x.view(), y.view(), c.view()).unwrap();
             let (fast, plain) = (fast.to_matrix().unwrap(), plain.to_matrix().unwrap());
             let error = worst(fast.as_slice(), plain.as_slice());
             assert!(error < 1e-11, "{family}: {error:e}");
             if !family.is_positive() {
                 continue;
             }
-            let weight = fill(90, 3);
+            let weight = fill(1100, 3);
             let g =
                 kernel_product_backward(&map, x.view(), y.view(), c.view(), weight.view()).unwrap();
             let g = Gradients { q: g.x.into_vec(), k: g.y.into_vec(), v: g.c.into_vec() };
@@ -618,6 +648,34 @@ fn numbers_that_are_none_are_refused_in_place() {
                         .unwrap_err()
                         .to_string();
                 assert!(message.contains(name) && message.contains("42"), "{bad}: {message}");
+            }
+        }
+    }
+}
+
+/// Logits beyond the format are refused, or what is left of them is right.
+#[test]
+fn logits_beyond_the_format_give_no_wrong_answer() {
+    let kernel = Kernel::softmax();
+    let v = [1.0_f32, 2.0, 4.0];
+    let keys = [[1.0_f32, 2.0, -1.0], [-1.0, -2.0, -3.0], [1.0, -1.0, 0.0]];
+    for k in keys.map(|k| k.map(|k| 1e20 * k)) {
+        // Logits of 10²⁰ can be told apart, of 10³⁸ hardly, and those of 10⁴⁰ are infinite.
+        for size in [1.0_f32, 1e18, 1e20] {
+            let q = [size; 3];
+            let wide = |x: &[f32]| x.iter().map(|v| f64::from(*v)).collect::<Vec<_>>();
+            for causal in [false, true] {
+                let rows = |x: &[f32]| Matrix::new(wide(x), 3, 1).unwrap();
+                let mask = Mask { causal, keys: None };
+                let (qs, ks, vs) = (rows(&q), rows(&k), rows(&v));
+                let plain = exact_attention(kernel, qs.view(), ks.view(), vs.view(), mask).unwrap();
+                let tensor = |x| Tensor::new(x, [1, 1, 3, 1]).unwrap();
+                let inputs = Qkv::new(tensor(&q), tensor(&k), tensor(&v));
+                let options = AttentionOptions::new().causal(causal);
+                match attention(Method::Exact(kernel), inputs, &options) {
+                    Ok(out) => assert_eq!(wide(&out), plain.as_slice(), "{k:?} {size} {causal}"),
+                    Err(error) => assert!(matches!(error, Error::Overflow { .. }), "{error}"),
+                }
             }
         }
     }

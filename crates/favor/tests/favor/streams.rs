@@ -5,6 +5,7 @@ use crate::common::{dot, moments, normal};
 use favor::diagnose::{Estimator, RowErrorModel};
 use favor::{
     Family, FeatureMap, FeatureSpec, Float, Kernel, KeySums, LogScaled, Matrix, Moments, Side,
+    reference,
 };
 
 fn narrow(m: &Matrix<f64>) -> Matrix<f32> {
@@ -49,8 +50,8 @@ fn tiled_sums_are_the_plain_ones() {
 fn check_tiled(map: &FeatureMap, x: &Matrix<f64>, y: &Matrix<f64>, values: &Matrix<f64>) {
     let columns = values.columns();
     let mut plain = KeySums::new(map, columns);
-    plain.add(map, y.view(), values.view()).unwrap();
-    let exact = plain.apply(map, x.view()).unwrap();
+    reference::add_keys(&mut plain, map, y.view(), values.view()).unwrap();
+    let exact = reference::apply_sums(&plain, map, x.view()).unwrap();
 
     let mut whole = KeySums::new(map, columns);
     whole.add(map, y.view(), values.view()).unwrap();
@@ -72,16 +73,38 @@ fn check_tiled(map: &FeatureMap, x: &Matrix<f64>, y: &Matrix<f64>, values: &Matr
     assert!(found < tolerance, "{map:?}: {found}");
 }
 
+/// Pieces are summed a few per thread at a time: none is lost, and the threads do not show.
+#[test]
+fn sums_of_many_pieces_are_the_plain_ones() {
+    let (x, y) = (normal(1, 31, 2, 0.1, 1.0), normal(2, 50_000, 2, 0.0, 1.0));
+    let map = map(Family::Balanced, 1.0, &y);
+    for columns in [1, 2] {
+        let values = Matrix::from_fn(y.rows(), columns, |i, c| 1.0 + (c * i % 5) as f64);
+        let mut plain = KeySums::new(&map, columns);
+        reference::add_keys(&mut plain, &map, y.view(), values.view()).unwrap();
+        let exact = reference::apply_sums(&plain, &map, x.view()).unwrap();
+        let with = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut sums = KeySums::new(&map, columns);
+            pool.install(|| sums.add(&map, y.view(), values.view())).unwrap();
+            sums
+        };
+        let sums = with(1);
+        assert_eq!(sums, with(3));
+        assert!(difference(&sums.apply(&map, x.view()).unwrap(), &exact) < 1e-10);
+    }
+}
+
 #[test]
 fn tiled_sums_fall_back_and_refuse_as_the_plain_ones() {
     let y = normal(2, 40, 3, 0.0, 1.0);
     let ones = Matrix::from_fn(40, 1, |_, _| 1.0);
     let trig = map(Family::Trig, 1.0, &y);
     let (mut plain, mut tiled) = (KeySums::new(&trig, 1), KeySums::new(&trig, 1));
-    plain.add(&trig, y.view(), ones.view()).unwrap();
+    reference::add_keys(&mut plain, &trig, y.view(), ones.view()).unwrap();
     tiled.add(&trig, y.view(), ones.view()).unwrap();
     assert_eq!(plain, tiled);
-    assert_eq!(plain.apply(&trig, y.view()), tiled.apply(&trig, y.view()));
+    assert_eq!(reference::apply_sums(&plain, &trig, y.view()), tiled.apply(&trig, y.view()));
 
     let map = map(Family::Balanced, 1.0, &y);
     let none = KeySums::new(&map, 1);

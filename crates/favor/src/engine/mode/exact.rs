@@ -98,9 +98,10 @@ pub(super) fn forward<T: Scalar>(
                 }
                 tile.run(keys, q, &rows, causal, (0, keys.rows.len()));
                 normalise(&tile.outputs, keys.value_width, &tile.denominators, keys.columns, out)?;
+                let sees = |i: usize| !causal || keys.rows[0] <= rows[i];
                 for (i, log) in logs.iter_mut().enumerate() {
                     *log = tile.log_denominator(i);
-                    if log.is_nan() || *log == f64::INFINITY {
+                    if log.is_nan() || *log == f64::INFINITY || sees(i) && tile.is_lost(i) {
                         return Err(overflow::<T>());
                     }
                 }
@@ -199,6 +200,11 @@ impl<R: Real> SoftmaxTile<R> {
         } else {
             self.exponents[row].to_f64() * LN_2 + self.denominators[row].to_f64().ln()
         }
+    }
+
+    /// Whether all logits of a row are so low that hidden ones would count beside them.
+    fn is_lost(&self, row: usize) -> bool {
+        self.exponents[row].to_f64() < masked::<R>().to_f64() / 2.0
     }
 }
 
