@@ -5,8 +5,8 @@ use favor::reference::{self, Mask, exact_attention, feature_attention};
 use favor::store::{Array, Kind};
 use favor::{
     AttentionOptions, Coupling, DecodeState, Error, ExactKeys, Family, FeatureMap, FeatureSpec,
-    Gradients, Kernel, KeySums, Matrix, Method, Moments, Qkv, Rows, Tensor, attention,
-    attention_backward, kernel_product, kernel_product_backward,
+    Gradients, Kernel, Matrix, Method, Moments, Qkv, Rows, Tensor, attention, attention_backward,
+    kernel_product, kernel_product_backward,
 };
 
 struct Case {
@@ -392,7 +392,8 @@ fn states_that_are_none_are_refused() {
             Array::f64("totals", sums, &vec![total; features]),
             Array::f64("values", [1, 1, features, columns], &vec![value; features * columns]),
         ];
-        Kind::new("favor.decode_state", "decode state", 2).write(&1_usize, arrays).unwrap()
+        let header = serde_json::json!({"tokens": 1, "exact": [favor::ExactKeys::NONE]});
+        Kind::new("favor.decode_state", "decode state", 3).write(&header, arrays).unwrap()
     };
     let read = |bytes: Vec<u8>| DecodeState::<f64>::from_bytes(maps.clone(), &bytes);
     assert_eq!(read(written(0.0, 1.0, 1.0)).unwrap().tokens(), 1);
