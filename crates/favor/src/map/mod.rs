@@ -101,7 +101,7 @@ impl FeatureSpec {
     /// use favor::{Family, FeatureSpec, Moments, Rows};
     /// let m = Moments::of(Rows::new(&[1.0, 2.0, 3.0, 5.0], 2, 2)?)?;
     /// let map = FeatureSpec::new(Family::Sde, 8).fit(&m, &m)?;
-    /// let (parameters, omega) = (map.parameters().unwrap().clone(), map.omega().clone());
+    /// let (parameters, omega) = (map.parameters().unwrap().clone(), map.omega().unwrap().clone());
     /// assert_eq!(map.spec().with_omega(parameters, omega)?, map);
     /// # Ok::<(), favor::Error>(())
     /// ```
