@@ -196,8 +196,7 @@ impl NearReport {
         let kind = if self.causal { "Causal" } else { "Bidirectional" };
         format!(
             "{kind} attention, {} heads of {} tokens, {} features, mean of {DRAWS} draws.\nError of the \
-             output, relative to the exact one:\n\n{}\nThe plain mean of the values has an error of {}. The engine widens windows to whole tiles of \
-             its own; the window alone is as wide as it says.\n",
+             output, relative to the exact one:\n\n{}\nThe plain mean of the values has an error of {}.\n",
             self.mean_of_values.len(),
             self.length,
             self.features,
