@@ -317,6 +317,10 @@ def test_exact_keys_are_their_definition(keys, masked, causal):
     assert close.mean() > 0.95 if "routed" in keys else close.all()
 
 
+# Taking estimates back may cost 35 of the 53 bits of a double; where it would cost more, it is done otherwise.
+TAKEN_BACK = 2.0**-18
+
+
 def test_all_keys_exact_is_exact_attention(learned):
     q, k, v = (x.astype(np.float64) for x in sequences(3))
     maps = [h.map for h in learned]
@@ -324,9 +328,9 @@ def test_all_keys_exact_is_exact_attention(learned):
         exact = fs.exact_attention(q, k, v, causal=causal)
         for keys in ({"near": LENGTH}, {"near": 2**64 - 1}, {"global_keys": 4 * LENGTH}):
             out = fs.attention(q, k, v, maps, **keys, causal=causal)
-            assert np.abs(out - exact).max() < 1e-12
+            assert np.abs(out - exact).max() < TAKEN_BACK * np.abs(v).max()
     out = fs.attention(q, k, v, maps, routed=(16, LENGTH))
-    assert np.abs(out - fs.exact_attention(q, k, v)).max() < 1e-12
+    assert np.abs(out - fs.exact_attention(q, k, v)).max() < TAKEN_BACK * np.abs(v).max()
     # Exact heads are exact beside others with exact keys.
     some = fs.attention(q, k, v, maps, near=2, exact_heads=[1])
     assert np.abs(some[:, 1] - fs.exact_attention(q, k, v)[:, 1]).max() < 1e-12

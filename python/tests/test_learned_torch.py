@@ -58,7 +58,10 @@ def test_exact_keys_are_those_of_the_engine(maps):
     out = favor_attention(*x, maps=maps, **KEYS)
     assert np.array_equal(out.detach().numpy(), fs.attention(*arrays, unpack(maps), **KEYS))
     exact = torch.nn.functional.scaled_dot_product_attention(*x)
-    assert (favor_attention(*x, maps=maps, near=60) - exact).abs().max() < 1e-12
+    # Taking estimates back may cost 35 of the 53 bits of a double.
+    assert (favor_attention(*x, maps=maps, near=60) - exact).abs().max() < 2.0**-18 * x[
+        2
+    ].abs().max()
     alone = favor_attention(*x, maps=maps)
     assert (out - exact).norm() < (alone - exact).norm()
     torch.library.opcheck(
