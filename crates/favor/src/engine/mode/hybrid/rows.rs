@@ -104,7 +104,7 @@ impl<R: Cached> QueryRows<R> {
         Ok(())
     }
 
-    /// Puts exact weights in the place of estimates for the rows `first..last` and part of a block.
+    /// Replaces estimates by exact weights for the rows `first..last` and part of a block.
     pub(super) fn meet(
         &mut self,
         pairs: &mut Pairs<R>,
