@@ -39,8 +39,8 @@ impl ExactKeys {
     /// Exact attention.
     pub const ALL: Self = Self { near: usize::MAX, ..Self::NONE };
 
-    /// Tokens between two looks at the keys in causal attention: a query at position `i` is routed by the
-    /// keys before `i − i mod BLOCK`, however the sequence is cut into calls.
+    /// Keys between two looks at them in causal attention: a query with `n` keys before it is routed by the
+    /// first `n − n mod BLOCK`, however the sequence is cut into calls. Masked keys do not count.
     pub const BLOCK: usize = 48;
 
     /// A window: keys at most this far away.

@@ -45,6 +45,17 @@ pub enum Kept {
     ExactAlone,
 }
 
+impl Kept {
+    /// The name in reports: `learned`, `start` or `exact_alone`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Learned => "learned",
+            Self::Start => "start",
+            Self::ExactAlone => "exact_alone",
+        }
+    }
+}
+
 /// What was measured for a head on held-out sequences. Errors are of outputs, relative to exact ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]

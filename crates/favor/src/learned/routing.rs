@@ -45,7 +45,8 @@ pub(super) struct Scores<'a, R> {
 /// sequence, or once for all.
 pub(super) struct Routes<R> {
     blocks: Vec<Block<R>>,
-    size: Option<usize>,
+    /// Where the keys are, if a query is routed by those before it.
+    places: Option<Vec<usize>>,
     first: usize,
     slots: usize,
 }
@@ -67,8 +68,7 @@ impl<R: Real> Routes<R> {
         let Scores { logs, features, stride, errors, places } = keys;
         let (first, worst) = exact.split_global(has_probes);
         let slots = if exact.is_routed() { features.len() / stride.max(1) } else { 0 };
-        let size = causal.then_some(ExactKeys::BLOCK);
-        let count = size.map_or(1, |size| places.last().map_or(0, |p| p / size) + 1);
+        let count = if causal { places.len() / ExactKeys::BLOCK + 1 } else { 1 };
         let mut now = Block {
             members: vec![Largest::new(exact.members); slots],
             totals: vec![0.0; slots],
@@ -77,7 +77,7 @@ impl<R: Real> Routes<R> {
         let mut blocks = vec![];
         let mut next = 0;
         for b in 0..count {
-            let end = size.map_or(places.len(), |size| places.partition_point(|&p| p < b * size));
+            let end = if causal { b * ExactKeys::BLOCK } else { places.len() };
             for m in 0..slots {
                 for j in next..end {
                     now.members[m].offer(logs[m * stride + j], j);
@@ -90,13 +90,14 @@ impl<R: Real> Routes<R> {
             next = end;
             blocks.push(now.clone());
         }
-        Self { blocks, size, first, slots: exact.slots }
+        let places = causal.then(|| places.to_vec());
+        Self { blocks, places, first, slots: exact.slots }
     }
 
     /// Adds the global keys and the members of the slots that a query prefers, given its features.
     pub(super) fn add(&self, place: usize, features: &[R], out: &mut Vec<usize>) {
-        let block = self.size.map_or(0, |size| (place / size).min(self.blocks.len() - 1));
-        let block = &self.blocks[block];
+        let before = |places: &Vec<usize>| places.partition_point(|&p| p < place);
+        let block = &self.blocks[self.places.as_ref().map_or(0, before) / ExactKeys::BLOCK];
         out.extend(0..self.first);
         out.extend(block.worst.iter());
         let mut preferred = Largest::<f64>::new(self.slots);

@@ -349,6 +349,8 @@ pub(super) fn product<R: Real>(
 ) {
     let b_panel = 2 * kernels.lanes;
     let prefetch = Prefetch::default();
-    let shape = Gemm { rows, columns, depth, a, b_row, b_panel, c_row, accumulate, prefetch };
+    let in_parts = false;
+    let shape =
+        Gemm { rows, columns, depth, a, b_row, b_panel, c_row, accumulate, in_parts, prefetch };
     kernels.gemm(&shape, left, right, out);
 }

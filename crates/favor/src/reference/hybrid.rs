@@ -118,11 +118,12 @@ pub fn exact_key_sets<T: Float>(
     let errors = probe_errors(map, &keys)?;
     let (first, worst) = exact.split_global(map.probes().is_some());
     let mut sets = Vec::with_capacity(q.rows());
+    let mut slots = Slots::new(&key_logs, 0, exact.members);
     for i in 0..q.rows() {
         let seen = |j: usize| !mask.causal || j <= i;
-        // What routes a query, and which keys are global, is decided by the keys before its block.
-        let block = i / ExactKeys::BLOCK * ExactKeys::BLOCK;
-        let known = visible.partition_point(|&j| !mask.causal || j < block);
+        // What routes a query, and which keys are global, is decided by whole blocks of keys before it.
+        let before = visible.partition_point(|&j| j < i) / ExactKeys::BLOCK * ExactKeys::BLOCK;
+        let known = if mask.causal { before } else { visible.len() };
         let mut set: Vec<usize> = vec![];
         if exact.near > 0 {
             let near = |j: usize| exact.is_all() || j.abs_diff(i) <= exact.near;
@@ -132,13 +133,12 @@ pub fn exact_key_sets<T: Float>(
         let later: Vec<usize> = (first..known).collect();
         set.extend(largest(worst, &later, |n| errors[n]).into_iter().map(|n| visible[n]));
         if exact.is_routed() && known > 0 {
-            let all: Vec<usize> = (0..known).collect();
-            let slots: Vec<usize> = (0..map.features()).collect();
-            let share =
-                |m: usize| query_logs[(i, m)] + log_sum(all.iter().map(|&n| key_logs[(n, m)]));
-            for m in largest(exact.slots, &slots, share) {
-                let members = largest(exact.members, &all, |n| key_logs[(n, m)]);
-                set.extend(members.into_iter().map(|n| visible[n]));
+            if slots.known != known {
+                slots = Slots::new(&key_logs, known, exact.members);
+            }
+            let all: Vec<usize> = (0..map.features()).collect();
+            for m in largest(exact.slots, &all, |m| query_logs[(i, m)] + slots.totals[m]) {
+                set.extend(slots.members[m].iter().map(|&n| visible[n]));
             }
         }
         set.sort_unstable();
@@ -146,6 +146,27 @@ pub fn exact_key_sets<T: Float>(
         sets.push(set);
     }
     Ok(sets)
+}
+
+/// What the slots hold of the first `known` keys: logarithms of their sums, and their members.
+struct Slots {
+    known: usize,
+    totals: Vec<f64>,
+    members: Vec<Vec<usize>>,
+}
+
+impl Slots {
+    fn new(key_logs: &Matrix<f64>, known: usize, members: usize) -> Self {
+        let all: Vec<usize> = (0..known).collect();
+        let total = |m: usize| log_sum(all.iter().map(|&n| key_logs[(n, m)]));
+        let members = |m: usize| largest(members, &all, |n| key_logs[(n, m)]);
+        let features = 0..key_logs.columns();
+        Self {
+            known,
+            totals: features.clone().map(total).collect(),
+            members: features.map(members).collect(),
+        }
+    }
 }
 
 /// Weights beyond this many times the mean, as a logarithm, count as this many: all are far off.
@@ -170,6 +191,9 @@ fn probe_errors(map: &FeatureMap, keys: &Matrix<f64>) -> Result<Vec<f64>> {
 
 /// The `count` of these with the largest scores, the earlier of two equals first.
 fn largest(count: usize, of: &[usize], score: impl Fn(usize) -> f64) -> Vec<usize> {
+    if count == 0 {
+        return vec![];
+    }
     let mut scored: Vec<(usize, f64)> = of.iter().map(|&n| (n, score(n))).collect();
     scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     scored.into_iter().take(count).map(|(n, _)| n).collect()

@@ -25,6 +25,9 @@ pub(crate) struct Gemm {
     pub(crate) c_row: usize,
     /// Add to `C` rather than overwrite it.
     pub(crate) accumulate: bool,
+    /// Sum few rows in several parts, which is faster. Equal rows of `A` may then give unequal rows of `C`,
+    /// so nothing that is compared should come of it.
+    pub(crate) in_parts: bool,
     /// What is fetched meanwhile.
     pub(crate) prefetch: Prefetch,
 }
@@ -79,24 +82,27 @@ unsafe fn rows<V: Lanes, const N: usize>(
         unsafe {
             let (a, c) = (a.add(row * s.a.0), c.add(row * s.c_row));
             match step {
-                Some(12) => tile::<V, 12, N>(s, a, b, c),
-                Some(8) => tile::<V, 8, N>(s, a, b, c),
-                Some(6) => tile::<V, 6, N>(s, a, b, c),
-                Some(4) => tile::<V, 4, N>(s, a, b, c),
-                Some(2) => tile::<V, 2, N>(s, a, b, c),
-                _ => tile::<V, 1, N>(s, a, b, c),
+                Some(12) => tile::<V, 12, N, 1>(s, a, b, c),
+                Some(8) => tile::<V, 8, N, 1>(s, a, b, c),
+                Some(6) => tile::<V, 6, N, 1>(s, a, b, c),
+                Some(4) => tile::<V, 4, N, 1>(s, a, b, c),
+                Some(2) if s.in_parts => tile::<V, 2, N, 4>(s, a, b, c),
+                Some(2) => tile::<V, 2, N, 1>(s, a, b, c),
+                _ if s.in_parts => tile::<V, 1, N, 4>(s, a, b, c),
+                _ => tile::<V, 1, N, 1>(s, a, b, c),
             }
         }
         row += step.unwrap_or(1);
     }
 }
 
-/// A tile of `M` rows and `N` vectors, held in registers.
+/// A tile of `M` rows and `N` vectors, held in registers, each summed in `U` parts: in a small tile a
+/// single chain of additions would wait for itself.
 ///
 /// # Safety
 /// As for [`gemm`].
 #[inline(always)]
-unsafe fn tile<V: Lanes, const M: usize, const N: usize>(
+unsafe fn tile<V: Lanes, const M: usize, const N: usize, const U: usize>(
     s: &Gemm,
     a: *const V::Real,
     b: *const V::Real,
@@ -105,7 +111,7 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize>(
     // SAFETY: every address lies inside the caller's slices.
     unsafe {
         let zero = V::splat(<V::Real as Constants>::ZERO);
-        let mut sums = [[zero; N]; M];
+        let mut sums = [[[zero; N]; M]; U];
         // Rows of A in groups of four: one pointer a group, and three strides that they share. One
         // pointer a row would not fit the registers, one for all would be a chain of additions.
         let (row, three) = (s.a.0, 3 * s.a.0);
@@ -114,7 +120,7 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize>(
             *group = a.wrapping_add(4 * g * row);
         }
         let mut b = b;
-        for _ in 0..s.depth {
+        let mut step = |sums: &mut [[V; N]; M]| {
             let mut right = [zero; N];
             for n in 0..N {
                 right[n] = V::load(b.add(n * V::COUNT));
@@ -135,11 +141,23 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize>(
                 *group = group.wrapping_add(s.a.1);
             }
             b = b.wrapping_add(s.b_row);
+        };
+        for _ in 0..s.depth / U {
+            for part in &mut sums {
+                step(part);
+            }
+        }
+        for part in sums.iter_mut().take(s.depth % U) {
+            step(part);
         }
         for m in 0..M {
             for n in 0..N {
+                let mut sum = sums[0][m][n];
+                for part in 1..U {
+                    sum = sum.add(sums[part][m][n]);
+                }
                 let out = c.add(m * s.c_row + n * V::COUNT);
-                let sum = if s.accumulate { V::load(out).add(sums[m][n]) } else { sums[m][n] };
+                let sum = if s.accumulate { V::load(out).add(sum) } else { sum };
                 sum.store(out);
             }
         }

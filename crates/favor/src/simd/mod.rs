@@ -35,7 +35,10 @@ pub(crate) struct Kernels<R: 'static> {
     pub(crate) name: &'static str,
     /// Numbers in a vector; widths of tiles are multiples of it.
     pub(crate) lanes: usize,
+    /// Numbers in a shorter vector, for products of few columns.
+    pub(crate) narrow: usize,
     gemm: unsafe fn(&Gemm, *const R, *const R, *mut R),
+    narrow_gemm: unsafe fn(&Gemm, *const R, *const R, *mut R),
     inner: unsafe fn(&GemmTransposed, *const R, *const R, *mut R),
     row_terms: unsafe fn(Layout, *const R, *const R, *const R, *mut R),
     raise_exponents: unsafe fn(Layout, *const R, *const R, *const R, *mut R, *mut R) -> bool,
@@ -65,13 +68,18 @@ pub(crate) trait Real: Constants {
 /// Entry points of one level: each is compiled for the level's instructions, and the generic kernel
 /// is inlined into it.
 macro_rules! level {
-    ($module:ident, $name:expr, $vector:ty, $real:ty $(, #[$feature:meta])?) => {
+    ($module:ident, $name:expr, $vector:ty, $narrow:ty, $real:ty $(, #[$feature:meta])?) => {
         mod $module {
             use super::*;
             $(#[$feature])?
             unsafe fn gemm(s: &Gemm, a: *const $real, b: *const $real, c: *mut $real) {
                 // SAFETY: passed on from the caller, as in all entry points.
                 unsafe { super::gemm::gemm::<$vector>(s, a, b, c) }
+            }
+            $(#[$feature])?
+            unsafe fn narrow_gemm(s: &Gemm, a: *const $real, b: *const $real, c: *mut $real) {
+                // SAFETY: passed on from the caller.
+                unsafe { super::gemm::gemm::<$narrow>(s, a, b, c) }
             }
             $(#[$feature])?
             unsafe fn inner(s: &GemmTransposed, a: *const $real, b: *const $real, c: *mut $real) {
@@ -209,7 +217,9 @@ macro_rules! level {
             pub(super) static KERNELS: Kernels<$real> = Kernels {
                 name: $name,
                 lanes: <$vector as lanes::Lanes>::COUNT,
+                narrow: <$narrow as lanes::Lanes>::COUNT,
                 gemm,
+                narrow_gemm,
                 inner,
                 row_terms,
                 raise_exponents,
@@ -231,19 +241,19 @@ macro_rules! level {
 }
 
 #[cfg(target_arch = "x86_64")]
-level!(avx512_f32, "AVX-512", x86::Avx512F32, f32, #[target_feature(enable = "avx512f,avx512dq,fma,avx2")]);
+level!(avx512_f32, "AVX-512", x86::Avx512F32, x86::Avx2F32, f32, #[target_feature(enable = "avx512f,avx512dq,fma,avx2")]);
 #[cfg(target_arch = "x86_64")]
-level!(avx512_f64, "AVX-512", x86::Avx512F64, f64, #[target_feature(enable = "avx512f,avx512dq,fma,avx2")]);
+level!(avx512_f64, "AVX-512", x86::Avx512F64, x86::Avx2F64, f64, #[target_feature(enable = "avx512f,avx512dq,fma,avx2")]);
 #[cfg(target_arch = "x86_64")]
-level!(avx2_f32, "AVX2", x86::Avx2F32, f32, #[target_feature(enable = "avx2,fma")]);
+level!(avx2_f32, "AVX2", x86::Avx2F32, x86::Avx2F32, f32, #[target_feature(enable = "avx2,fma")]);
 #[cfg(target_arch = "x86_64")]
-level!(avx2_f64, "AVX2", x86::Avx2F64, f64, #[target_feature(enable = "avx2,fma")]);
+level!(avx2_f64, "AVX2", x86::Avx2F64, x86::Avx2F64, f64, #[target_feature(enable = "avx2,fma")]);
 #[cfg(target_arch = "aarch64")]
-level!(neon_f32, "NEON", neon::NeonF32, f32);
+level!(neon_f32, "NEON", neon::NeonF32, neon::NeonF32, f32);
 #[cfg(target_arch = "aarch64")]
-level!(neon_f64, "NEON", neon::NeonF64, f64);
-level!(portable_f32, "portable", portable::Portable<f32>, f32);
-level!(portable_f64, "portable", portable::Portable<f64>, f64);
+level!(neon_f64, "NEON", neon::NeonF64, neon::NeonF64, f64);
+level!(portable_f32, "portable", portable::Portable<f32>, portable::Portable<f32>, f32);
+level!(portable_f64, "portable", portable::Portable<f64>, portable::Portable<f64>, f64);
 
 macro_rules! real {
     ($real:ty, $avx512:ident, $avx2:ident, $neon:ident, $portable:ident) => {
@@ -280,12 +290,13 @@ real!(f32, avx512_f32, avx2_f32, neon_f32, portable_f32);
 real!(f64, avx512_f64, avx2_f64, neon_f64, portable_f64);
 
 impl<R: Real> Kernels<R> {
-    /// `C (+)= A B`.
+    /// `C (+)= A B`, with whole vectors of columns, or with a single shorter one.
     pub(crate) fn gemm(&self, s: &Gemm, a: &[R], b: &[R], c: &mut [R]) {
         if s.rows == 0 || s.columns == 0 || (s.depth == 0 && s.accumulate) {
             return;
         }
-        assert!(s.columns.is_multiple_of(self.lanes), "{} columns", s.columns);
+        let narrow = s.columns == self.narrow;
+        assert!(narrow || s.columns.is_multiple_of(self.lanes), "{} columns", s.columns);
         let panels = s.columns.div_ceil(2 * self.lanes);
         let last = s.columns - (panels - 1) * 2 * self.lanes;
         if s.depth > 0 {
@@ -295,8 +306,9 @@ impl<R: Real> Kernels<R> {
             assert!(panels == 1 || b.len() >= span(whole, 2 * self.lanes));
         }
         assert!(c.len() >= span(&[(s.rows, s.c_row)], s.columns));
+        let gemm = if narrow { self.narrow_gemm } else { self.gemm };
         // SAFETY: the level was detected, and every address was checked above.
-        unsafe { (self.gemm)(s, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
+        unsafe { gemm(s, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
     }
 
     /// `C_ij = Σ_k A_ik B_jk`.

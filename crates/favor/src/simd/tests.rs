@@ -85,7 +85,8 @@ fn products_follow_the_definition() {
         let mut stream = Stream::new(2, 2);
         for case in 0..if cfg!(miri) { 20 } else { 200 } {
             let rows = 1 + stream.index(30);
-            let columns = kernels.lanes * (1 + stream.index(5));
+            let vectors = stream.index(6);
+            let columns = if vectors == 0 { kernels.narrow } else { kernels.lanes * vectors };
             let depth = stream.index(20);
             let accumulate = stream.index(2) == 0;
             let turned = stream.index(2) == 0;
@@ -103,6 +104,7 @@ fn products_follow_the_definition() {
                 b_panel: 2 * kernels.lanes,
                 c_row: columns + 1,
                 accumulate,
+                in_parts: stream.index(2) == 0,
                 prefetch: Prefetch::of(&c),
             };
             let mut out = real(&c);
@@ -121,6 +123,7 @@ fn products_follow_the_definition() {
                 let between = i * (columns + 1) + columns;
                 assert_eq!(out[between], R::from_f64(c[between]));
             }
+            let columns = columns.next_multiple_of(kernels.lanes);
             let inner = GemmTransposed {
                 rows,
                 columns: 1 + case % 9,

@@ -362,6 +362,7 @@ pub(crate) fn write_numerators<R: Real>(tile: &mut Loaded<'_, R>, depth: usize) 
             b_panel: 2 * kernels.lanes,
             c_row: *value_width,
             accumulate: true,
+            in_parts: false,
             prefetch: Prefetch::default(),
         };
         let out = &mut values[first * *value_width..];

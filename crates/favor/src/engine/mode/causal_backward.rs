@@ -138,6 +138,7 @@ pub(super) fn key_gradients<T: Scalar>(
                 b_panel: 2 * kernels.lanes,
                 c_row: outputs.width,
                 accumulate: true,
+                in_parts: false,
                 prefetch: Prefetch::default(),
             };
             kernels.gemm(&shape, loaded.weights, &outputs.g, &mut values);

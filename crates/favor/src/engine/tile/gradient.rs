@@ -165,6 +165,7 @@ impl<R: Real> GradientTile<R> {
             b_panel: 2 * self.kernels.lanes,
             c_row: tile.stride,
             accumulate: true,
+            in_parts: false,
             prefetch: Prefetch::default(),
         };
         self.kernels.gemm(&shape, weights.0, features, &mut self.logs);
@@ -218,6 +219,7 @@ impl<R: Real> GradientTile<R> {
             b_panel: 2 * self.kernels.lanes,
             c_row: width,
             accumulate: false,
+            in_parts: false,
             prefetch: Prefetch::default(),
         };
         self.kernels.gemm(&shape, &self.logs, &side.weight_rows, &mut self.vectors);
@@ -272,6 +274,7 @@ pub(crate) fn add_outer<R: Real>(
         b_panel: 2 * kernels.lanes,
         c_row: width,
         accumulate: true,
+        in_parts: false,
         prefetch: Prefetch::default(),
     };
     kernels.gemm(&shape, features, right, sums);

@@ -9,13 +9,14 @@ pub(crate) struct Product<'a, R: Real> {
     kernels: &'a Kernels<R>,
     left: (&'a [R], usize),
     rows: usize,
+    in_parts: bool,
     prefetch: Prefetch,
 }
 
 impl<'a, R: Real> Product<'a, R> {
     /// Products whose left side is `rows` rows of `left`.
     pub(crate) fn new(kernels: &'a Kernels<R>, left: (&'a [R], usize), rows: usize) -> Self {
-        Self { kernels, left, rows, prefetch: Prefetch::default() }
+        Self { kernels, left, rows, in_parts: false, prefetch: Prefetch::default() }
     }
 
     /// The same, while what is read next is fetched.
@@ -66,7 +67,13 @@ impl<'a, R: Real> Product<'a, R> {
     fn plain_rows(self, depth: usize, right: (&[R], usize), out: (&mut [R], bool)) {
         let (data, width) = right;
         let strides = (width, 2 * self.kernels.lanes);
-        self.run(width, depth, (data, strides), (out.0, width, out.1));
+        // One or two tokens alone: there are no equal rows elsewhere that should give the same.
+        Self { in_parts: self.rows <= 2, ..self }.run(
+            width,
+            depth,
+            (data, strides),
+            (out.0, width, out.1),
+        );
     }
 
     /// `right` comes with the strides of its rows and panels, `out` with that of its rows and whether
@@ -78,9 +85,10 @@ impl<'a, R: Real> Product<'a, R> {
         (right, (b_row, b_panel)): (&[R], (usize, usize)),
         (out, c_row, accumulate): (&mut [R], usize, bool),
     ) {
-        let Self { kernels, left, rows, prefetch } = self;
-        let a = (left.1, 1);
-        let gemm = Gemm { rows, columns, depth, a, b_row, b_panel, c_row, accumulate, prefetch };
+        let Self { kernels, left, rows, prefetch, .. } = self;
+        let (a, in_parts) = ((left.1, 1), self.in_parts);
+        let gemm =
+            Gemm { rows, columns, depth, a, b_row, b_panel, c_row, accumulate, in_parts, prefetch };
         kernels.gemm(&gemm, left.0, right, out);
     }
 }

@@ -147,6 +147,7 @@ impl<R: Real> Sums<R> {
             b_panel: 2 * kernels.lanes,
             c_row: self.width,
             accumulate: true,
+            in_parts: false,
             prefetch: scratch.prefetch_during_product,
         };
         kernels.gemm(&shape, features, values.0, &mut self.values);

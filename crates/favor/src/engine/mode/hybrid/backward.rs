@@ -8,7 +8,7 @@ use super::gradient::{
 };
 use super::lists::Lists;
 use super::rows::QueryRows;
-use super::tile::{visit_lists, visit_window};
+use super::tile::{visit_global, visit_window};
 use super::{Hybrid, Shape};
 use crate::Result;
 use crate::engine::mode::backward::{HeadGradients, HeadInputs, key_gradients};
@@ -175,7 +175,10 @@ impl<R: Cached> Hybrid<'_, R> {
                 }
             }
             way.visit(sums_of_rows, p, |visitor| {
-                visit_lists(self, false, positions, &known.lists, routes, visitor);
+                visit_global(self, false, positions, &known.lists, visitor);
+                routes.visit(self, &known.lists, |m, rows, block, hide| {
+                    visitor.slot(m, rows, block, hide);
+                });
             });
             way.write(scratch, &sums.totals, q, rows, gradients.q);
             let (features, kernels) = (&scratch.features, scratch.kernels);
@@ -262,7 +265,8 @@ impl<T: Scalar> Listener<T::Real> for BackwardWalk<'_, '_, T> {
         let p = (&loaded.queries.features[..], loaded.queries.stride);
         way.visit(rows, p, |visitor| {
             visit_window(hybrid, true, &rows.positions, recent, visitor);
-            visit_lists(hybrid, true, &rows.positions, lists, routes, visitor);
+            visit_global(hybrid, true, &rows.positions, lists, visitor);
+            routes.visit(hybrid, lists, |m, rows, block, hide| visitor.slot(m, rows, block, hide));
         });
         if let Some(gradient) = way.window.take() {
             way.keys.add(recent, &gradient);

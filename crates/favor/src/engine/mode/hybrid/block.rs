@@ -5,7 +5,7 @@ use crate::Result;
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{Scratch, squared_norm};
 use crate::map::{Cached, PackedSide};
-use crate::simd::{Layout, Real};
+use crate::simd::{Kernels, Layout, Real};
 
 /// Keys, one row each. Projections are what is kept; features are relative to exponents that rise, and
 /// made again when they do.
@@ -150,13 +150,16 @@ impl<R: Real> Block<R> {
         if self.is_turned(with_values) {
             return;
         }
-        let lanes = R::kernels().lanes;
+        let &Kernels { lanes, narrow, .. } = R::kernels();
         let Shape { dim, dim_padded, features, width, columns, value_width } = self.shape;
         let count = self.len();
         // Room for the columns of a part that begins anywhere, filled up to whole vectors. What is no
         // longer than a vector is not met in parts.
-        let more = if (1..=lanes).contains(&count) { 0 } else { lanes };
-        let turned_width = count.next_multiple_of(lanes) + more;
+        let turned_width = match count {
+            1.. if count <= narrow => narrow,
+            1.. if count <= lanes => lanes,
+            _ => count.next_multiple_of(lanes) + lanes,
+        };
         let Turned { keys, features: f, values, width: w, has_values } = &mut self.turned;
         turn(&self.keys, dim_padded, (count, dim), keys, turned_width);
         turn(&self.features, width, (count, features), f, turned_width);

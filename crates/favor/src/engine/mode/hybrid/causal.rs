@@ -3,8 +3,9 @@
 
 use super::block::Block;
 use super::lists::Lists;
+use super::routed::Routes;
 use super::rows::{Estimated, Gathered, MANY, Pairs, QueryRows};
-use super::tile::{Correct, Routes, visit_lists, visit_window};
+use super::tile::{Correct, visit_global, visit_window};
 use super::{Hybrid, Shape};
 use crate::engine::mode::causal::{Loaded, Walk, write_numerators};
 use crate::engine::tensor::{Scalar, Strided};
@@ -109,9 +110,11 @@ impl<R: Cached> State<R> {
 
     /// Drops keys that are out of reach of any later window and known to the lists.
     fn forget(&mut self, hybrid: &Hybrid<'_, R>) {
-        let known = self.position.saturating_sub(1) / ExactKeys::BLOCK * ExactKeys::BLOCK;
-        let first = known.min(self.position.saturating_sub(hybrid.exact.near));
+        let unknown =
+            self.sums.keys - self.sums.keys.saturating_sub(1) / ExactKeys::BLOCK * ExactKeys::BLOCK;
+        let first = self.position.saturating_sub(hybrid.exact.near);
         let start = self.recent.positions.partition_point(|&j| j < first);
+        let start = start.min(self.recent.len().saturating_sub(unknown));
         // Moving what is left costs more than keeping a few too many.
         if start >= ExactKeys::BLOCK.min(self.recent.len()) {
             self.recent.keep(start, self.recent.len());
@@ -141,18 +144,18 @@ impl<R: Cached> State<R> {
         let Self { recent, lists, position, .. } = self;
         let mut start = 0;
         while start < tokens {
-            let at = offset + start;
-            if at.is_multiple_of(ExactKeys::BLOCK) && at > 0 && lists_matter {
-                let new = recent.positions.partition_point(|&j| j < at - ExactKeys::BLOCK);
+            let keys = walk.sums.keys;
+            if keys.is_multiple_of(ExactKeys::BLOCK) && keys > 0 && lists_matter {
                 listener.before_change(lists);
+                let new = recent.len() - ExactKeys::BLOCK;
                 Arc::make_mut(lists).update(hybrid, recent, new, &walk.sums);
             }
-            if at.is_multiple_of(ExactKeys::BLOCK) && tokens >= ExactKeys::BLOCK {
-                let near = at.saturating_sub(hybrid.exact.near);
+            if keys.is_multiple_of(ExactKeys::BLOCK) && tokens >= ExactKeys::BLOCK {
+                let near = (offset + start).saturating_sub(hybrid.exact.near);
                 let old = recent.positions.partition_point(|&j| j < near);
                 recent.keep(old, recent.len());
             }
-            let end = (at / ExactKeys::BLOCK + 1) * ExactKeys::BLOCK - offset;
+            let end = end_of_block(mask, start, ExactKeys::BLOCK - keys % ExactKeys::BLOCK);
             let end = end.min(tokens);
             walk.visit(inputs, mask, (start, end), &mut |mut loaded| {
                 let count = loaded.rows;
@@ -194,11 +197,11 @@ impl<R: Cached> State<R> {
                     routes.refresh(hybrid, lists, count, exponents, listener.with_values());
                 }
                 let positions = std::mem::take(&mut rows.positions);
-                let (pairs, gathered) = (&mut pairs, &mut gathered);
-                let mut correct = Correct { rows: &mut rows, pairs, gathered, p };
+                let mut correct = Correct { rows: &mut rows, pairs: &mut pairs, p };
                 visit_window(hybrid, true, &positions, recent, &mut correct);
-                visit_lists(hybrid, true, &positions, lists, &routes, &mut correct);
+                visit_global(hybrid, true, &positions, lists, &mut correct);
                 rows.positions = positions;
+                routes.correct(hybrid, lists, &mut rows, (&mut pairs, &mut gathered), p);
                 rows.check::<T>()?;
                 listener.tile(Done { rows: &rows, loaded, recent, lists, routes: &routes })
             })?;
@@ -213,6 +216,13 @@ impl<R: Cached> State<R> {
         let sums = self.sums.values.len() + self.sums.totals.len() + self.sums.exponents.len();
         sums * size_of::<R>() + self.recent.size_in_bytes() + self.lists.size_in_bytes()
     }
+}
+
+/// The place after so many keys from `start` on that are not masked.
+fn end_of_block(mask: Option<&[bool]>, start: usize, keys: usize) -> usize {
+    let Some(mask) = mask else { return start + keys };
+    let mut visible = (start..mask.len()).filter(|&j| mask[j]);
+    visible.nth(keys - 1).map_or(mask.len(), |last| last + 1)
 }
 
 /// Writes the outputs of a walk.

@@ -2,8 +2,9 @@
 
 use super::block::Block;
 use super::lists::{Candidates, Lists};
+use super::routed::Routes;
 use super::rows::{Estimated, Gathered, Pairs, QueryRows};
-use super::tile::{Correct, Routes, visit_lists, visit_window};
+use super::tile::{Correct, visit_global, visit_window};
 use super::{Hybrid, Shape};
 use crate::Result;
 use crate::engine::mode::forward::{piece, query_tile_features, visible};
@@ -159,11 +160,12 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         self.rows.start(hybrid, q, rows, 0, estimated)?;
         window_blocks(hybrid, (k, v), rows, known, keys, window, self.with_values)?;
         let positions = self.rows.positions.clone();
-        let mut correct = Correct { rows: &mut self.rows, pairs, gathered, p };
+        let mut correct = Correct { rows: &mut self.rows, pairs, p };
         for block in window.iter() {
             visit_window(hybrid, false, &positions, block, &mut correct);
         }
-        visit_lists(hybrid, false, &positions, &known.lists, routes, &mut correct);
+        visit_global(hybrid, false, &positions, &known.lists, &mut correct);
+        routes.correct(hybrid, &known.lists, &mut self.rows, (pairs, gathered), p);
         Ok(())
     }
 }

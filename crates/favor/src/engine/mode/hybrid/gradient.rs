@@ -250,6 +250,7 @@ fn meet<R: Cached>(
         b_panel: 2 * kernels.lanes,
         c_row,
         accumulate: true,
+        in_parts: false,
         prefetch: Prefetch::default(),
     };
     let keys = &block.keys[start * dim_padded..];
@@ -266,6 +267,7 @@ fn meet<R: Cached>(
         b_panel: 2 * kernels.lanes,
         c_row: columns,
         accumulate: true,
+        in_parts: false,
         prefetch: Prefetch::default(),
     };
     let out = &mut gradient.keys[start * dim_padded..];
@@ -291,15 +293,17 @@ fn values_product<R: Real>(
     let Shape { columns, value_width, .. } = block.shape;
     match block.turned(start).filter(|_| block.is_turned(true)) {
         Some(turned) => {
+            let narrow = kernels.narrow;
             let shape = Gemm {
                 rows,
-                columns: width,
+                columns: if end - start <= narrow { narrow } else { width },
                 depth: columns,
                 a: (stride, 1),
                 b_row: turned.width,
                 b_panel: 2 * kernels.lanes,
                 c_row: width,
                 accumulate: false,
+                in_parts: true,
                 prefetch: Prefetch::default(),
             };
             kernels.gemm(&shape, g, &turned.values[start..], out);
@@ -367,8 +371,18 @@ impl<R: Cached> Visitor<R> for TileGradient<'_, R> {
         meet(buffers, &meeting, ends, &mut gradient, hide);
         *self.block_gradient(source) = Some(gradient);
     }
+}
 
-    fn some(&mut self, source: Source, some: &[usize], block: &Block<R>, hide: Hide<'_, R>) {
+impl<R: Cached> TileGradient<'_, R> {
+    /// The members of a slot, and rows that prefer it.
+    pub(super) fn slot(
+        &mut self,
+        slot: usize,
+        some: &[usize],
+        block: &Block<R>,
+        hide: Hide<'_, R>,
+    ) {
+        let source = Source::Slot(slot);
         let mut gradient =
             self.block_gradient(source).take().unwrap_or_else(|| BlockGradient::new(block));
         let Shape { dim_padded, width, .. } = block.shape;

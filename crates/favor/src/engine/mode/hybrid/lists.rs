@@ -9,6 +9,7 @@ use crate::engine::tile::{Scratch, Sums};
 use crate::map::Cached;
 use crate::reference::MOST_LOG;
 use crate::simd::Real;
+use std::collections::HashMap;
 use std::f64::consts::LOG2_E;
 use std::sync::Arc;
 
@@ -72,6 +73,9 @@ pub(crate) struct Lists<R> {
     pub(super) slots: Vec<Slot<R>>,
     /// What a score must exceed to come into a slot's list.
     least: Vec<R>,
+    /// Numbers of the keys that are members, and of those among them that are global.
+    pub(super) ids: Ids,
+    pub(super) global_ids: Vec<u32>,
     /// Sums of the features of the keys that the lists were made of, and their exponents.
     pub(super) totals: Vec<R>,
     pub(super) exponents: Vec<R>,
@@ -82,20 +86,52 @@ pub(crate) struct Lists<R> {
 pub(crate) struct Slot<R> {
     pub(super) members: Arc<Block<R>>,
     scores: Vec<R>,
-    /// Where the members are, in order.
-    positions: Vec<usize>,
+    /// The number of each member.
+    pub(super) ids: Vec<u32>,
 }
 
-impl<R> Slot<R> {
-    /// Whether the key at `j` is a member.
-    pub(super) fn holds(&self, j: usize) -> bool {
-        self.positions.binary_search(&j).is_ok()
+/// Small numbers for keys, so that what two slots share is found without a search.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ids {
+    /// Of the key at a position: its number, and how many slots hold it.
+    held: HashMap<usize, (u32, u32)>,
+    free: Vec<u32>,
+    count: u32,
+}
+
+impl Ids {
+    /// All numbers are below this.
+    pub(super) fn count(&self) -> usize {
+        self.count as usize
     }
 
-    fn set(&mut self, members: Arc<Block<R>>) {
-        self.positions.clone_from(&members.positions);
-        self.positions.sort_unstable();
-        self.members = members;
+    fn of(&self, position: usize) -> Option<u32> {
+        self.held.get(&position).map(|(id, _)| *id)
+    }
+
+    /// One more slot holds the key.
+    fn hold(&mut self, position: usize) -> u32 {
+        let Self { held, free, count } = self;
+        let (id, slots) = held.entry(position).or_insert_with(|| {
+            let next = free.pop().unwrap_or_else(|| {
+                *count += 1;
+                *count - 1
+            });
+            (next, 0)
+        });
+        *slots += 1;
+        *id
+    }
+
+    /// One slot less.
+    fn release(&mut self, position: usize) {
+        if let Some((id, slots)) = self.held.get_mut(&position) {
+            *slots -= 1;
+            if *slots == 0 {
+                self.free.push(*id);
+                self.held.remove(&position);
+            }
+        }
     }
 }
 
@@ -107,14 +143,15 @@ fn any_over<R: Real>(row: &[R], term: R, least: &[R]) -> bool {
 impl<R: Cached> Lists<R> {
     pub(super) fn new(hybrid: &Hybrid<'_, R>, shape: Shape) -> Self {
         let slots = if hybrid.exact.is_routed() { shape.features } else { 0 };
-        let slot =
-            || Slot { members: Arc::new(Block::new(shape)), scores: vec![], positions: vec![] };
+        let slot = || Slot { members: Arc::new(Block::new(shape)), scores: vec![], ids: vec![] };
         Self {
             first: Block::new(shape),
             worst: Block::new(shape),
             errors: vec![],
             slots: (0..slots).map(|_| slot()).collect(),
             least: vec![R::from_f64(f64::NEG_INFINITY); slots],
+            ids: Ids::default(),
+            global_ids: vec![],
             totals: vec![],
             exponents: vec![],
         }
@@ -122,13 +159,13 @@ impl<R: Cached> Lists<R> {
 
     pub(super) fn size_in_bytes(&self) -> usize {
         let slots = self.slots.iter().map(|slot| {
-            let own =
-                slot.scores.len() * size_of::<R>() + slot.positions.len() * size_of::<usize>();
+            let own = slot.scores.len() * size_of::<R>() + slot.ids.len() * size_of::<u32>();
             slot.members.size_in_bytes() + own
         });
         let totals = (self.totals.len() + self.exponents.len()) * size_of::<R>();
+        let ids = self.ids.held.len() * size_of::<(usize, (u32, u32))>();
         let global = self.first.size_in_bytes() + self.worst.size_in_bytes();
-        slots.sum::<usize>() + totals + global + self.errors.len() * size_of::<f64>()
+        slots.sum::<usize>() + totals + ids + global + self.errors.len() * size_of::<f64>()
     }
 
     /// The lists of a sequence whose keys all are known, ready for any tile.
@@ -160,8 +197,10 @@ impl<R: Cached> Lists<R> {
             block.load(hybrid, (k, v), &rows, &mut scratch)?;
             block.refresh(side, &sums.exponents);
             block.turn(false);
-            slot.set(Arc::new(block));
+            slot.ids = block.positions.iter().map(|&j| lists.ids.hold(j)).collect();
+            slot.members = Arc::new(block);
         }
+        lists.note_global();
         lists.totals.clone_from(&sums.totals);
         lists.exponents.clone_from(&sums.exponents);
         for block in [&mut lists.first, &mut lists.worst] {
@@ -193,10 +232,13 @@ impl<R: Cached> Lists<R> {
                     slot.scores.insert(at, score);
                     slot.scores.truncate(most);
                     let members = Arc::make_mut(&mut slot.members);
+                    if members.len() == most {
+                        self.ids.release(members.positions[most - 1]);
+                        slot.ids.pop();
+                        members.keep(0, most - 1);
+                    }
                     members.insert(at, block, j);
-                    members.keep(0, slot.scores.len());
-                    slot.positions.clone_from(&slot.members.positions);
-                    slot.positions.sort_unstable();
+                    slot.ids.insert(at, self.ids.hold(block.positions[j]));
                     if slot.scores.len() == most {
                         self.least[m] = slot.scores[most - 1];
                     }
@@ -207,6 +249,7 @@ impl<R: Cached> Lists<R> {
             block.refresh(&hybrid.map.key, &sums.exponents);
             self.offer_worst(hybrid, block, (start, block.len()), &sums.exponents);
         }
+        self.note_global();
         self.totals.clone_from(&sums.totals);
         self.exponents.clone_from(&sums.exponents);
     }
@@ -234,9 +277,11 @@ impl<R: Cached> Lists<R> {
         }
     }
 
-    /// Whether the key at `j` is exact for every query.
-    pub(super) fn is_global(&self, j: usize) -> bool {
-        self.first.positions.contains(&j) || self.worst.positions.contains(&j)
+    /// Notes which members are exact for every query.
+    fn note_global(&mut self) {
+        let global = self.first.positions.iter().chain(&self.worst.positions);
+        self.global_ids.clear();
+        self.global_ids.extend(global.filter_map(|&j| self.ids.of(j)));
     }
 
     /// How far the map is off at the worst keys.
@@ -253,8 +298,10 @@ impl<R: Cached> Lists<R> {
             if most > 0 && slot.scores.len() >= most {
                 self.least[m] = slot.scores[most - 1];
             }
-            slot.set(Arc::new(block));
+            slot.ids = block.positions.iter().map(|&j| self.ids.hold(j)).collect();
+            slot.members = Arc::new(block);
         }
+        self.note_global();
     }
 }
 

@@ -7,7 +7,8 @@
 //! - `block`: keys with all that a query needs of them,
 //! - `rows`: a tile of queries with its sums, and what a block of keys changes in them,
 //! - `lists`: global keys and members of slots, found in a sweep over the keys,
-//! - `tile`: which block meets which query,
+//! - `tile`: the window and the global keys, and which queries meet them,
+//! - `routed`: the members of slots, and the queries that prefer them,
 //! - `forward`, `causal`: every query sees every key, or its own and earlier ones,
 //! - `gradient`, `backward`: the way back,
 //! - `store`: the state of causal attention as arrays.
@@ -20,6 +21,7 @@ mod causal;
 mod forward;
 mod gradient;
 mod lists;
+mod routed;
 mod rows;
 mod store;
 mod tile;

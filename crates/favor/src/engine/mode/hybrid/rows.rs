@@ -114,7 +114,7 @@ impl<R: Cached> QueryRows<R> {
         range: (usize, usize),
         hide: impl FnMut(usize, &mut [R], &mut [R]),
     ) {
-        let Shape { dim_padded, value_width, .. } = self.shape;
+        let dim_padded = self.shape.dim_padded;
         let meeting = Meeting {
             rows: last - first,
             q: (&self.scaled[first * dim_padded..], dim_padded),
@@ -122,43 +122,35 @@ impl<R: Cached> QueryRows<R> {
             block,
             range,
         };
-        let sums = RowSums {
+        if meeting.rows == 0 || range.0 == range.1 {
+            return;
+        }
+        let width = pairs.multiply(&meeting);
+        pairs.correct(width, self.sums(first, last), block, range, hide);
+    }
+
+    /// Turns logits into weights, takes the estimates back, and leaves in the tile what is to be multiplied
+    /// with the values.
+    pub(super) fn take_weights(
+        &mut self,
+        kernels: &Kernels<R>,
+        tile: Layout,
+        weights: &mut [R],
+        estimates: &[R],
+        constants: Option<&[R]>,
+        shrink: &mut [R],
+    ) {
+        self.sums(0, self.rows).take_weights(kernels, tile, weights, estimates, constants, shrink);
+    }
+
+    /// The sums of some rows.
+    fn sums(&mut self, first: usize, last: usize) -> RowSums<'_, R> {
+        let value_width = self.shape.value_width;
+        RowSums {
             exponents: &mut self.exponents[first..last],
             factors: &mut self.factors[first..last],
             denominators: &mut self.denominators[first..last],
-            numerators: &mut self.numerators[first * value_width..],
-        };
-        pairs.correct(&meeting, sums, hide);
-    }
-
-    /// The same for rows that do not follow one another.
-    pub(super) fn meet_some(
-        &mut self,
-        pairs: &mut Pairs<R>,
-        gathered: &mut Gathered<R>,
-        (p, stride): (&[R], usize),
-        rows: &[usize],
-        block: &Block<R>,
-        hide: impl FnMut(usize, &mut [R], &mut [R]),
-    ) {
-        let Shape { value_width, .. } = self.shape;
-        gathered.take(self, (p, stride), rows);
-        let Gathered { q, p, sums, .. } = gathered;
-        let (exponents, factors, denominators, numerators) = sums;
-        let meeting = Meeting {
-            rows: rows.len(),
-            q: (q, self.shape.dim_padded),
-            p: (p, self.shape.width),
-            block,
-            range: (0, block.len()),
-        };
-        pairs.correct(&meeting, RowSums { exponents, factors, denominators, numerators }, hide);
-        for (n, &i) in rows.iter().enumerate() {
-            self.exponents[i] = exponents[n];
-            self.factors[i] = factors[n];
-            self.denominators[i] = denominators[n];
-            let own = &numerators[n * value_width..][..value_width];
-            self.numerators[i * value_width..][..value_width].copy_from_slice(own);
+            numerators: &mut self.numerators[first * value_width..last * value_width],
         }
     }
 
@@ -188,23 +180,11 @@ impl<R: Cached> QueryRows<R> {
 pub(super) struct Gathered<R> {
     pub(super) q: Vec<R>,
     pub(super) p: Vec<R>,
-    sums: (Vec<R>, Vec<R>, Vec<R>, Vec<R>),
 }
 
 impl<R: Cached> Gathered<R> {
     pub(super) fn new() -> Self {
-        Self { q: vec![], p: vec![], sums: (vec![], vec![], vec![], vec![]) }
-    }
-
-    fn take(&mut self, from: &QueryRows<R>, (p, stride): (&[R], usize), rows: &[usize]) {
-        let Shape { value_width, .. } = from.shape;
-        self.take_rows(from, (p, stride), rows);
-        let (e, f, d, n) = &mut self.sums;
-        for (to, from) in [(e, &from.exponents), (f, &from.factors), (d, &from.denominators)] {
-            to.clear();
-            to.extend(rows.iter().map(|&i| from[i]));
-        }
-        gather(n, &from.numerators, value_width, value_width, rows);
+        Self { q: vec![], p: vec![] }
     }
 
     pub(super) fn take_rows(
@@ -273,15 +253,17 @@ impl<R: Cached> Pairs<R> {
         self.estimates.resize(rows * width, R::ZERO);
         let Shape { dim, dim_padded, features, width: f_width, .. } = block.shape;
         if let Some(turned) = block.turned(start) {
+            let columns = if count <= kernels.narrow { kernels.narrow } else { width };
             let shape = |depth: usize, a_row: usize| Gemm {
                 rows,
-                columns: width,
+                columns,
                 depth,
                 a: (a_row, 1),
                 b_row: turned.width,
                 b_panel: 2 * kernels.lanes,
                 c_row: width,
                 accumulate: false,
+                in_parts: true,
                 prefetch: Prefetch::default(),
             };
             kernels.gemm(&shape(dim, q.1), q.0, &turned.keys[start..], &mut self.weights);
@@ -308,43 +290,57 @@ impl<R: Cached> Pairs<R> {
         width
     }
 
-    /// `hide(row, logits, estimates)` hides the pairs that are not exact, by [`hide`].
+    /// Puts the weights of a meeting into sums. `hide(row, logits, estimates)` hides the pairs that are not
+    /// exact, by [`hide`].
     fn correct(
         &mut self,
-        meeting: &Meeting<'_, R>,
-        sums: RowSums<'_, R>,
+        width: usize,
+        mut sums: RowSums<'_, R>,
+        block: &Block<R>,
+        (start, end): (usize, usize),
         mut hide_pairs: impl FnMut(usize, &mut [R], &mut [R]),
     ) {
-        let (rows, count) = (meeting.rows, meeting.range.1 - meeting.range.0);
-        if rows == 0 || count == 0 {
-            return;
-        }
-        let width = self.multiply(meeting);
+        let (rows, count) = (sums.exponents.len(), end - start);
         let Self { kernels, weights, estimates, constants, shrink } = self;
         let both = weights.chunks_mut(width).zip(estimates.chunks_mut(width));
         for (i, (w, h)) in both.enumerate() {
             hide(w, h, count..width);
             hide_pairs(i, w, h);
         }
-        let RowSums { exponents, factors, denominators, numerators } = sums;
         shrink.resize(rows, R::ZERO);
         let tile = Layout { rows, columns: width, stride: width };
-        kernels.softmax_rows(tile, weights, Some(constants), exponents, denominators, shrink);
-        let value_width = meeting.block.shape.value_width;
-        for i in 0..rows {
-            if shrink[i] != R::ONE {
-                factors[i] = factors[i] * shrink[i];
-                let own = &mut numerators[i * value_width..][..value_width];
-                own.iter_mut().for_each(|v| *v = *v * shrink[i]);
-            }
-        }
-        kernels.take_back(tile, weights, estimates, factors, denominators);
-        let values = &meeting.block.values[meeting.range.0 * value_width..];
+        sums.take_weights(kernels, tile, weights, estimates, Some(constants), shrink);
+        let value_width = block.shape.value_width;
+        let values = &block.values[start * value_width..];
         Product::new(kernels, (weights, width), rows).add_rows(
             count,
             (values, value_width),
-            numerators,
+            sums.numerators,
         );
+    }
+}
+
+impl<R: Cached> RowSums<'_, R> {
+    fn take_weights(
+        &mut self,
+        kernels: &Kernels<R>,
+        tile: Layout,
+        weights: &mut [R],
+        estimates: &[R],
+        constants: Option<&[R]>,
+        shrink: &mut [R],
+    ) {
+        let Self { exponents, factors, denominators, numerators } = self;
+        kernels.softmax_rows(tile, weights, constants, exponents, denominators, shrink);
+        let value_width = numerators.len() / tile.rows;
+        let rows = numerators.chunks_mut(value_width).zip(factors.iter_mut());
+        for ((own, factor), shrink) in rows.zip(shrink) {
+            if *shrink != R::ONE {
+                *factor = *factor * *shrink;
+                own.iter_mut().for_each(|v| *v = *v * *shrink);
+            }
+        }
+        kernels.take_back(tile, weights, estimates, factors, denominators);
     }
 }
 

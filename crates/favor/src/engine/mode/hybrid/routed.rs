@@ -1,0 +1,286 @@
+//! The queries of a tile and the members of the slots that they prefer.
+//!
+//! Products go slot by slot, for all queries that prefer the slot; then each query has the pairs of all its
+//! slots side by side, and everything else is done once per query.
+
+use super::Hybrid;
+use super::block::Block;
+use super::lists::{Lists, largest_products};
+use super::rows::{Gathered, MANY, Meeting, Pairs, QueryRows, hidden, hide};
+use super::tile::Hide;
+use crate::engine::tile::Scratch;
+use crate::map::{Cached, PackedSide};
+use crate::simd::{Gemm, Layout, Prefetch};
+use std::f64::consts::LOG2_E;
+use std::sync::Arc;
+
+/// The slots that the queries of a tile prefer, and the pairs of queries and members.
+pub(super) struct Routes<R> {
+    /// In falling order, `slots` of them per row.
+    preferred: Vec<usize>,
+    slots: usize,
+    /// Rows and ranks of each slot, for the slots that are preferred by any.
+    rows: Vec<Vec<usize>>,
+    ranks: Vec<Vec<usize>>,
+    used: Vec<usize>,
+    totals: Vec<R>,
+    scores: Vec<R>,
+    /// Logits, then weights, and estimates: `members` numbers per slot, one row of whole vectors per query.
+    weights: Vec<R>,
+    estimates: Vec<R>,
+    /// Whether a pair is counted elsewhere.
+    elsewhere: Vec<bool>,
+    width: usize,
+    shrink: Vec<R>,
+    /// The last query that each key was counted for.
+    stamps: Vec<u32>,
+    now: u32,
+}
+
+impl<R: Cached> Routes<R> {
+    pub(super) fn new(hybrid: &Hybrid<'_, R>) -> Self {
+        let routed = hybrid.exact.is_routed();
+        let slots = if routed { hybrid.exact.slots } else { 0 };
+        let features = if routed { hybrid.map.key.features } else { 0 };
+        Self {
+            preferred: vec![],
+            slots,
+            rows: vec![vec![]; features],
+            ranks: vec![vec![]; features],
+            used: vec![],
+            totals: vec![],
+            scores: vec![R::ZERO; slots],
+            weights: vec![],
+            estimates: vec![],
+            elsewhere: vec![],
+            width: 0,
+            shrink: vec![],
+            stamps: vec![],
+            now: 0,
+        }
+    }
+
+    /// Finds the preferred slots of a tile of queries whose features are relative to these exponents.
+    pub(super) fn find(
+        &mut self,
+        side: &PackedSide<R>,
+        queries: &Scratch<R>,
+        rows: usize,
+        lists: &Lists<R>,
+        exponents: &[R],
+    ) {
+        let (p, stride) = (&queries.features[..], queries.stride);
+        for m in self.used.drain(..) {
+            self.rows[m].clear();
+            self.ranks[m].clear();
+        }
+        if self.slots == 0 || lists.totals.is_empty() {
+            return;
+        }
+        let features = self.rows.len();
+        let rise = |m: usize| (lists.exponents[m].to_f64() - exponents[m].to_f64()).max(-2000.0);
+        let total = |m: usize| {
+            let now = lists.exponents[m] == exponents[m];
+            if now {
+                lists.totals[m]
+            } else {
+                R::from_f64(lists.totals[m].to_f64() * rise(m).exp2())
+            }
+        };
+        self.totals.clear();
+        self.totals.extend((0..features).map(total));
+        self.preferred.resize(rows * self.slots, 0);
+        for (i, out) in self.preferred.chunks_mut(self.slots).enumerate() {
+            let p = &p[i * stride..][..features];
+            let products = p.iter().zip(&self.totals).map(|(p, z)| *p * *z);
+            largest_products(products, &mut self.scores, out);
+            if self.scores.last() == Some(&R::ZERO) {
+                // Products that are too small to be told apart: their logarithms are not.
+                let vector = &queries.vectors[i * side.dim_padded..][..side.dim_padded];
+                let log = |m: usize| {
+                    let weights = &side.weight_rows[m * side.dim_padded..][..side.dim_padded];
+                    let inner = vector.iter().zip(weights).map(|(v, w)| v.to_f64() * w.to_f64());
+                    let query = inner.sum::<f64>() * LOG2_E + side.constants[m].to_f64();
+                    query + lists.totals[m].to_f64().log2() + lists.exponents[m].to_f64()
+                };
+                largest_products((0..features).map(|m| R::from_f64(log(m))), &mut self.scores, out);
+            }
+            for (rank, &m) in out.iter().enumerate() {
+                if self.rows[m].is_empty() {
+                    self.used.push(m);
+                }
+                self.rows[m].push(i);
+                self.ranks[m].push(rank);
+            }
+        }
+    }
+
+    /// Brings the blocks that the tile will meet up to date.
+    pub(super) fn refresh(
+        &self,
+        hybrid: &Hybrid<'_, R>,
+        lists: &mut Arc<Lists<R>>,
+        rows: usize,
+        exponents: &[R],
+        with_values: bool,
+    ) {
+        let side = &hybrid.map.key;
+        let ready = |block: &Block<R>, rows: usize| {
+            block.is_fresh(exponents) && (rows < MANY || block.is_turned(with_values))
+        };
+        let make = |block: &mut Block<R>, rows: usize| {
+            block.refresh(side, exponents);
+            if rows >= MANY {
+                block.turn(with_values);
+            }
+        };
+        if !ready(&lists.first, rows) || !ready(&lists.worst, rows) {
+            let lists = Arc::make_mut(lists);
+            make(&mut lists.first, rows);
+            make(&mut lists.worst, rows);
+        }
+        for &m in &self.used {
+            if !ready(&lists.slots[m].members, self.rows[m].len()) {
+                let slot = &mut Arc::make_mut(lists).slots[m];
+                make(Arc::make_mut(&mut slot.members), self.rows[m].len());
+            }
+        }
+    }
+
+    /// Puts the exact weights of members into the sums of a tile.
+    pub(super) fn correct(
+        &mut self,
+        hybrid: &Hybrid<'_, R>,
+        lists: &Lists<R>,
+        rows: &mut QueryRows<R>,
+        (pairs, gathered): (&mut Pairs<R>, &mut Gathered<R>),
+        p: (&[R], usize),
+    ) {
+        if self.used.is_empty() {
+            return;
+        }
+        self.multiply(hybrid, lists, rows, (pairs, gathered), p);
+        self.hide_elsewhere(hybrid, lists, &rows.positions);
+        let Self { weights, estimates, shrink, width, preferred, slots, .. } = self;
+        let (kernels, width) = (pairs.kernels, *width);
+        let tile = Layout { rows: rows.rows, columns: width, stride: width };
+        shrink.resize(rows.rows, R::ZERO);
+        rows.take_weights(kernels, tile, weights, estimates, None, shrink);
+        let members = hybrid.exact.members;
+        for (i, preferred) in preferred.chunks(*slots).enumerate() {
+            for (rank, &m) in preferred.iter().enumerate() {
+                let block = &lists.slots[m].members;
+                let value_width = block.shape.value_width;
+                let shape = Gemm {
+                    rows: 1,
+                    columns: value_width,
+                    depth: block.len(),
+                    a: (0, 1),
+                    b_row: value_width,
+                    b_panel: 2 * kernels.lanes,
+                    c_row: value_width,
+                    accumulate: true,
+                    in_parts: true,
+                    prefetch: Prefetch::default(),
+                };
+                let weights = &weights[i * width + rank * members..];
+                let out = &mut rows.numerators[i * value_width..][..value_width];
+                kernels.gemm(&shape, weights, &block.values, out);
+            }
+        }
+    }
+
+    /// Logits and estimates of all pairs.
+    fn multiply(
+        &mut self,
+        hybrid: &Hybrid<'_, R>,
+        lists: &Lists<R>,
+        rows: &QueryRows<R>,
+        (pairs, gathered): (&mut Pairs<R>, &mut Gathered<R>),
+        p: (&[R], usize),
+    ) {
+        let members = hybrid.exact.members;
+        self.width = (self.slots * members).next_multiple_of(pairs.kernels.lanes);
+        let width = self.width;
+        let fill = |to: &mut Vec<R>, with: R| {
+            to.clear();
+            to.resize(rows.rows * width, with);
+        };
+        fill(&mut self.weights, hidden());
+        fill(&mut self.estimates, R::ZERO);
+        for &m in &self.used {
+            let (own, block) = (&self.rows[m], &lists.slots[m].members);
+            let count = block.len();
+            gathered.take_rows(rows, p, own);
+            let meeting = Meeting {
+                rows: own.len(),
+                q: (&gathered.q, block.shape.dim_padded),
+                p: (&gathered.p, block.shape.width),
+                block,
+                range: (0, count),
+            };
+            let from = pairs.multiply(&meeting);
+            for (n, (&i, &rank)) in own.iter().zip(&self.ranks[m]).enumerate() {
+                let at = i * width + rank * members;
+                let logits = &pairs.weights[n * from..][..count];
+                let to = self.weights[at..at + count].iter_mut().zip(logits);
+                to.zip(&pairs.constants).for_each(|((to, x), c)| *to = *x + *c);
+                self.estimates[at..at + count]
+                    .copy_from_slice(&pairs.estimates[n * from..][..count]);
+            }
+        }
+    }
+
+    /// Hides members that are in the window, global, or members of a slot that the query prefers more.
+    fn hide_elsewhere(&mut self, hybrid: &Hybrid<'_, R>, lists: &Lists<R>, positions: &[usize]) {
+        let (width, members) = (self.width, hybrid.exact.members);
+        self.elsewhere.clear();
+        self.elsewhere.resize(positions.len() * width, false);
+        self.stamps.resize(lists.ids.count(), 0);
+        for (i, preferred) in self.preferred.chunks(self.slots).enumerate() {
+            self.now = self.now.wrapping_add(1);
+            if self.now == 0 {
+                self.stamps.fill(0);
+                self.now = 1;
+            }
+            let now = self.now;
+            lists.global_ids.iter().for_each(|&id| self.stamps[id as usize] = now);
+            for (rank, &m) in preferred.iter().enumerate() {
+                let slot = &lists.slots[m];
+                let at = i * width + rank * members;
+                let keys = slot.members.positions.iter().zip(&slot.ids).enumerate();
+                for (c, (&j, &id)) in keys {
+                    let stamp = &mut self.stamps[id as usize];
+                    if *stamp == now || hybrid.is_near(positions[i], j) {
+                        self.elsewhere[at + c] = true;
+                        self.weights[at + c] = hidden();
+                        self.estimates[at + c] = R::ZERO;
+                    }
+                    *stamp = now;
+                }
+            }
+        }
+    }
+
+    /// Shows the members of each slot with the rows that prefer it, after they were put into the sums.
+    pub(super) fn visit(
+        &self,
+        hybrid: &Hybrid<'_, R>,
+        lists: &Lists<R>,
+        mut visit: impl FnMut(usize, &[usize], &Block<R>, Hide<'_, R>),
+    ) {
+        let (width, members) = (self.width, hybrid.exact.members);
+        for &m in &self.used {
+            let (rows, ranks) = (&self.rows[m], &self.ranks[m]);
+            let block = &lists.slots[m].members;
+            visit(m, rows, block, &mut |n, w, h| {
+                let at = rows[n] * width + ranks[n] * members;
+                for (c, elsewhere) in self.elsewhere[at..at + block.len()].iter().enumerate() {
+                    if *elsewhere {
+                        hide(w, h, c..c + 1);
+                    }
+                }
+            });
+        }
+    }
+}
