@@ -12,7 +12,7 @@ NumPy arrays in and out. The adapters live in ``favor_sharp.sklearn``, ``favor_s
 """
 
 from ._exact import exact_attention, exact_attention_backward
-from ._inspect import Inspection, inspect
+from ._inspect import Inspection, inspect, inspect_maps
 from ._learn import learn_maps
 from ._native import (
     BFLOAT16,
@@ -63,6 +63,7 @@ __all__ = [
     "exact_kernel_product",
     "fit_maps",
     "inspect",
+    "inspect_maps",
     "kernel_product",
     "learn_maps",
     "log_kernel",

@@ -10,19 +10,26 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from . import DecodeState, FeatureMap
 from .torch import favor_attention, pack, unpack
+from .torch._attention import ExactKeys
 
 
 class DecodeCache(Cache):
     """What a causal model remembers of the tokens so far, for ``generate`` and for calls of the model.
 
-    Heads by features keep sums of a fixed size, on the CPU. Heads that ``calibrate`` left exact keep
-    their keys and values, which grow as in any other cache.
+    Heads by features keep sums of a fixed size on the CPU, with the window, the global keys and the
+    members of slots that ``calibrate`` was asked for. Heads that it left exact keep all their keys and
+    values, which grow as in any other cache.
 
     >>> model.generate(ids, past_key_values=favor_sharp.hf.DecodeCache())  # doctest: +SKIP
     """
 
     def __init__(self) -> None:
         super().__init__(layer_class_to_replicate=DecodeLayer)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The memory of all layers, without the maps."""
+        return sum(layer.size_in_bytes for layer in self.layers)
 
 
 class DecodeLayer(CacheLayerMixin):
@@ -72,6 +79,7 @@ class DecodeLayer(CacheLayerMixin):
         mask: Tensor | None,
         maps: Tensor,
         exact: Sequence[int],
+        keys: ExactKeys,
     ) -> Tensor:
         """Attention from new tokens to themselves and to all before, which then remember them."""
         if not self.waiting:
@@ -89,7 +97,7 @@ class DecodeLayer(CacheLayerMixin):
         out = v.new_zeros(*q.shape[:-1], v.shape[-1])
         if rest:
             own = _maps_of(maps, rest)
-            out[:, rest] = self._by_features(q[:, rest], k[:, rest], v[:, rest], mask, own)
+            out[:, rest] = self._by_features(q[:, rest], k[:, rest], v[:, rest], mask, own, keys)
         if exact:
             heads = list(exact)
             if self.exact_maps is None:
@@ -114,14 +122,20 @@ class DecodeLayer(CacheLayerMixin):
             )
 
     def _by_features(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, maps: list[FeatureMap]
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        maps: list[FeatureMap],
+        keys: ExactKeys,
     ) -> Tensor:
         batch, heads, length, _ = q.shape
         dtype = torch.float64 if v.dtype == torch.float64 else torch.float32
         inputs = [x.detach().to("cpu", dtype) for x in (q, k, v)]
         if not self.states:
             name = str(dtype).removeprefix("torch.")
-            make = {"heads": heads, "value_dim": v.shape[-1], "dtype": name}
+            make = {"heads": heads, "value_dim": v.shape[-1], "dtype": name, **keys._asdict()}
             self.states = [DecodeState(maps, **make) for _ in range(batch)]
         if len(self.states) != batch:
             raise ValueError(
@@ -148,6 +162,12 @@ class DecodeLayer(CacheLayerMixin):
             q, k, v, mask, is_causal=causal, maps=self.exact_maps, exact_heads=heads
         )
         return out[:, :, -length:]
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The memory of what is kept of the tokens, without the maps."""
+        kept = (x for x in (self.keys, self.values, self.visible) if x is not None)
+        return sum(s.size_in_bytes for s in self.states) + sum(x.nbytes for x in kept)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """As many keys as tokens so far and new ones."""

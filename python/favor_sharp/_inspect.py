@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from . import _native
+from ._native import FeatureMap
 
 
 class Inspection:
@@ -53,3 +54,34 @@ def inspect(
     )
     found = json.loads(report)
     return Inspection(text, found if isinstance(found, list) else [found])
+
+
+def inspect_maps(
+    maps: FeatureMap | Sequence[FeatureMap],
+    queries: ArrayLike,
+    keys: ArrayLike,
+    values: ArrayLike | None = None,
+    *,
+    near: int | None = None,
+    global_keys: int | None = None,
+    routed: tuple[int, int] | None = None,
+    causal: bool | None = None,
+) -> Inspection:
+    """Measures maps, learned ones above all, on sequences that they have not seen.
+
+    Arrays are ``[heads, length, dim]`` or ``[sequences, heads, length, dim]``; maps are one for all heads
+    or one per head. Exact keys that are not given are those that a map was learned with. Beside the error
+    of a head stand those of the exact keys alone, of an exact window that costs as much, and of the plain
+    mean of the values.
+    """
+    text, report = _native.inspect_maps(
+        maps,
+        queries,
+        keys,
+        values,
+        near=near,
+        global_keys=global_keys,
+        routed=routed,
+        causal=causal,
+    )
+    return Inspection(text, json.loads(report)["heads"])

@@ -378,7 +378,8 @@ def predicted_error(
 
 @final
 class DecodeState:
-    """The sums of causal attention over all tokens so far: the next token costs O(M·dim)."""
+    """What causal attention keeps of all tokens so far: sums, and with exact keys a window, global keys
+    and the members of slots. The next token costs the same however many came before."""
 
     def __new__(
         cls,
@@ -387,6 +388,9 @@ class DecodeState:
         batch: int = 1,
         heads: int = 1,
         value_dim: int,
+        near: int = 0,
+        global_keys: int = 0,
+        routed: tuple[int, int] | None = None,
         dtype: _Dtype = "float32",
     ) -> DecodeState: ...
     def advance(self, q: ArrayLike, k: ArrayLike, v: ArrayLike) -> _Array:
@@ -398,6 +402,9 @@ class DecodeState:
     def from_bytes(maps: _Maps, bytes: bytes, *, dtype: _Dtype = "float32") -> DecodeState: ...
     @property
     def tokens(self) -> int: ...
+    @property
+    def size_in_bytes(self) -> int:
+        """The memory of what is kept, without the maps."""
     @property
     def dtype(self) -> str: ...
 
@@ -473,3 +480,14 @@ def write_atomically(path: str | os.PathLike[str], bytes: bytes) -> None:
 
 def _panic(long: bool) -> None:
     """Panics inside a call, for the tests."""
+def inspect_maps(
+    maps: _Maps,
+    queries: ArrayLike,
+    keys: ArrayLike,
+    values: ArrayLike | None = None,
+    *,
+    near: int | None = None,
+    global_keys: int | None = None,
+    routed: tuple[int, int] | None = None,
+    causal: bool | None = None,
+) -> tuple[str, str]: ...

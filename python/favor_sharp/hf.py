@@ -181,12 +181,7 @@ def _decode(
     if not is_causal:
         raise ValueError("favor_sharp: a DecodeCache is for causal attention; use a DynamicCache")
     maps, exact = _frozen(module)
-    if any(_exact_keys(module)) and len(exact) < q.shape[1]:
-        raise ValueError(
-            "favor_sharp: a DecodeCache does not offer near, global_keys and routed; calibrate without "
-            "them, or generate with use_cache=False"
-        )
-    return layer.attend(q, k, v, mask, maps, exact)
+    return layer.attend(q, k, v, mask, maps, exact, _exact_keys(module))
 
 
 def _is_short(q: Tensor, k: Tensor, maps: Tensor) -> bool:

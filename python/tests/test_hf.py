@@ -537,11 +537,28 @@ def test_learned_maps_generate():
     assert (found - whole).abs().max() < 1e-9 * whole.abs().max()
 
 
-def test_generation_refuses_exact_keys():
-    model = spiky(gpt2)
-    hf.calibrate(model, texts(), **LEARN | {"steps": 2}, auto=False, save=False, quiet=True)
-    ids = tokens(1, 12)["input_ids"]
-    with pytest.raises(ValueError, match="does not offer near"):
-        model.generate(ids, past_key_values=hf.DecodeCache(), max_new_tokens=2)
-    options = {"max_new_tokens": 3, "do_sample": False, "pad_token_id": 0}
-    assert model.generate(ids, use_cache=False, **options).shape == (1, 15)
+@pytest.mark.parametrize("exact", [False, True])
+def test_generation_with_exact_keys(exact):
+    """A window, global keys and routed keys are part of the state."""
+    model = spiky(gpt2).double()
+    keys = {"near": 5, "global_keys": 3, "routed": (2, 3)}
+    options = {"features": 16, "learn": True, "steps": 10, "auto": False, **keys}
+    hf.calibrate(model, texts(), **options, save=False, quiet=True)
+    model = some_exact(model) if exact else model
+    ids = tokens(2, 54)["input_ids"]
+    whole = states(model, input_ids=ids)
+    found, cache = in_pieces(model, ids, [12, 16, 47, 49, *range(50, 55)])
+    assert (found - whole).abs().max() < 1e-9 * whole.abs().max()
+    _, shorter = in_pieces(model, ids, [49])
+    assert exact or cache.size_in_bytes < 1.2 * shorter.size_in_bytes
+    padded = torch.cat([torch.full((2, 7), 3), ids], 1)
+    mask = torch.ones_like(padded)
+    mask[:, :7] = 0
+    positions = (mask.cumsum(1) - 1).clamp_min(0)
+    left = states(model, input_ids=padded, attention_mask=mask, position_ids=positions)
+    assert (left[:, 7:] - whole).abs().max() < 1e-9 * whole.abs().max()
+    options = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+    for more in ({}, {"num_beams": 2}):
+        made = model.generate(ids, past_key_values=hf.DecodeCache(), **options, **more)
+        slow = model.generate(ids, use_cache=False, **options, **more)
+        assert torch.equal(made, slow)

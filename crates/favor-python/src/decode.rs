@@ -1,6 +1,6 @@
 //! Decoding token by token.
 
-use crate::arguments::{self, Maps, Unsigned, check_size};
+use crate::arguments::{self, Maps, Routed, Unsigned, check_size, exact_keys};
 use crate::arrays::{give, tensors};
 use crate::attention::output_shape;
 use crate::errors;
@@ -21,10 +21,13 @@ macro_rules! formats {
             fn new(
                 dtype: &str,
                 make: (Vec<favor::FeatureMap>, usize, usize, usize),
+                exact: favor::ExactKeys,
             ) -> Result<Self, String> {
                 let (maps, batch, heads, dim) = make;
                 let state = match dtype {
-                    $($name => favor::DecodeState::new(maps, batch, heads, dim).map(Self::$variant),)+
+                    $($name => favor::DecodeState::new(maps, batch, heads, dim)
+                        .and_then(|state| state.exact_keys(&[exact]))
+                        .map(Self::$variant),)+
                     _ => return Err(unknown(dtype)),
                 };
                 state.map_err(|e| e.to_string())
@@ -48,6 +51,10 @@ macro_rules! formats {
 
             fn tokens(&self) -> usize {
                 match self { $(Self::$variant(s) => s.tokens()),+ }
+            }
+
+            fn size_in_bytes(&self) -> usize {
+                match self { $(Self::$variant(s) => s.size_in_bytes()),+ }
             }
 
             fn dtype(&self) -> &'static str {
@@ -91,20 +98,25 @@ pub(crate) struct DecodeState {
 #[pymethods]
 impl DecodeState {
     #[new]
-    #[pyo3(signature = (maps, *, batch=Unsigned(1), heads=Unsigned(1), value_dim, dtype="float32"))]
+    #[pyo3(signature = (maps, *, batch=Unsigned(1), heads=Unsigned(1), value_dim, near=Unsigned(0),
+                        global_keys=Unsigned(0), routed=None, dtype="float32"))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         maps: Maps,
         batch: Unsigned,
         heads: Unsigned,
         value_dim: Unsigned,
+        near: Unsigned,
+        global_keys: Unsigned,
+        routed: Option<Routed>,
         dtype: &str,
     ) -> PyResult<Self> {
         let (batch, heads, dim) = (batch.count(), heads.count(), value_dim.count());
         let features = maps.features();
         check_size("decode state", &[batch, heads, dim, features.max(1)])?;
-        let dtype = dtype.to_owned();
-        let state = run(py, 0.0, move |_| State::new(&dtype, (maps.0, batch, heads, dim)))?;
+        let (dtype, exact) = (dtype.to_owned(), exact_keys(near, global_keys, routed));
+        let state = run(py, 0.0, move |_| State::new(&dtype, (maps.0, batch, heads, dim), exact))?;
         Ok(Self { state, features })
     }
 
@@ -112,6 +124,12 @@ impl DecodeState {
     #[getter]
     fn tokens(&self) -> usize {
         self.state.tokens()
+    }
+
+    /// The memory of what is kept of the tokens, without the maps.
+    #[getter]
+    fn size_in_bytes(&self) -> usize {
+        self.state.size_in_bytes()
     }
 
     #[getter]

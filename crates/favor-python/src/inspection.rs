@@ -1,13 +1,13 @@
 //! What random features are worth on given arrays.
 
-use crate::arguments::{KernelName, Named, Unsigned};
+use crate::arguments::{KernelName, Maps, Named, Routed, Unsigned};
 use crate::arrays;
 use crate::errors;
 use crate::run::run;
 use favor::Family;
-use favor_inspect::InspectOptions;
+use favor_inspect::{InspectOptions, MapOptions};
 use favor_io::progress::silent;
-use favor_io::{HeadArrays, Stack};
+use favor_io::{HeadArrays, Problem, SequenceArrays, Sequences, Stack};
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 
@@ -44,10 +44,50 @@ pub(crate) fn inspect(
     Ok((found.to_text(), found.to_json()))
 }
 
+/// What given maps are worth on sequences, as text and as JSON.
+#[pyfunction]
+#[pyo3(signature = (maps, queries, keys, values=None, *, near=None, global_keys=None, routed=None,
+                    causal=None))]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn inspect_maps(
+    py: Python<'_>,
+    maps: Maps,
+    queries: &Bound<'_, PyAny>,
+    keys: &Bound<'_, PyAny>,
+    values: Option<&Bound<'_, PyAny>>,
+    near: Option<Unsigned>,
+    global_keys: Option<Unsigned>,
+    routed: Option<Routed>,
+    causal: Option<bool>,
+) -> PyResult<(String, String)> {
+    let read = |name, value| numbers(name, value, Sequences::new);
+    let values = values.map(|v| read("values", v)).transpose()?;
+    let arrays = SequenceArrays::new(read("queries", queries)?, read("keys", keys)?, values);
+    let arrays = arrays.map_err(|e| errors::value(e.to_string()))?;
+    let options = MapOptions::new()
+        .near(near.map(Unsigned::count))
+        .global(global_keys.map(Unsigned::count))
+        .routed(routed.map(|r| (r.slots, r.members)))
+        .causal(causal);
+    let found = run(py, f64::INFINITY, move |_| {
+        favor_inspect::inspect_maps(&arrays, &maps.0, &options, &silent)
+    })?;
+    Ok((found.to_text(), found.to_json()))
+}
+
 /// Rows and columns, heads × rows × columns, or a batch of one such stack.
 fn stack(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Stack> {
+    numbers(name, value, Stack::new)
+}
+
+/// What the numbers and the shape of an array make.
+fn numbers<O>(
+    name: &str,
+    value: &Bound<'_, PyAny>,
+    make: impl Fn(Vec<f64>, &[usize]) -> Result<O, Problem>,
+) -> PyResult<O> {
     let array = arrays::array(name, value)?;
     let shape = array.shape().to_vec();
     let flat = arrays::vector(name, &array.call_method1("reshape", (-1,))?)?;
-    Stack::new(flat, &shape).map_err(|problem| errors::value(format!("{name}: {problem}")))
+    make(flat, &shape).map_err(|problem| errors::value(format!("{name}: {problem}")))
 }

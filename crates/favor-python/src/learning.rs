@@ -4,7 +4,7 @@ use crate::arguments::{KernelName, Named, Routed, Unsigned, exact_keys, heads, s
 use crate::arrays::{KeyMask, tensors};
 use crate::map::FeatureMap;
 use crate::run::run_watched;
-use favor::learned::{Calibration, Kept, LearnOptions, LearnProgress};
+use favor::learned::{Calibration, LearnOptions, LearnProgress};
 use favor::{Coupling, Family};
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,12 +45,7 @@ impl From<favor::learned::HeadReport> for HeadReport {
             kl_before: report.kl_before,
             kl_after: report.kl_after,
             exact_keys: report.exact_keys,
-            kept: match report.kept {
-                Kept::Learned => "learned",
-                Kept::Start => "start",
-                Kept::ExactAlone => "exact_alone",
-                _ => "other",
-            },
+            kept: report.kept.name(),
         }
     }
 }

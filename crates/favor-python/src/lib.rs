@@ -31,7 +31,7 @@ mod _native {
     #[pymodule_export]
     use crate::decode::DecodeState;
     #[pymodule_export]
-    use crate::inspection::inspect;
+    use crate::inspection::{inspect, inspect_maps};
     #[pymodule_export]
     use crate::learning::{HeadReport, LearnedHead, learn_maps};
     #[pymodule_export]

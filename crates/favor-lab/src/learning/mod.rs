@@ -9,7 +9,7 @@ mod text;
 
 use crate::{Error, Result};
 use favor::learned::{
-    Calibration, HeadReport, Kept, LearnOptions, LearnProgress, LearnedHead, learn_maps,
+    Calibration, HeadReport, LearnOptions, LearnProgress, LearnedHead, learn_maps,
 };
 use favor::{FeatureMap, FeatureSpec, Kernel, LearnedFrom};
 use favor_io::SequenceArrays;
@@ -109,14 +109,5 @@ impl Learning {
     fn mean_of_some(&self, figure: impl Fn(&HeadReport) -> Option<f64>) -> Option<f64> {
         let all: Option<Vec<f64>> = self.reports().map(figure).collect();
         all.map(|all| mean(&all))
-    }
-}
-
-/// What was kept for a head, in one word.
-fn kept(kept: Kept) -> &'static str {
-    match kept {
-        Kept::Start => "start",
-        Kept::ExactAlone => "exact_alone",
-        _ => "learned",
     }
 }

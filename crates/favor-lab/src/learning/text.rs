@@ -1,6 +1,6 @@
 //! What was learned as a table for people, and as JSON.
 
-use super::{Learning, kept};
+use super::Learning;
 use favor::learned::LearnedHead;
 use favor_io::numbers::{figures, percent};
 use favor_io::table::Table;
@@ -66,7 +66,7 @@ impl Learning {
                 figures(r.kl_before),
                 figures(r.kl_after),
                 format!("{:.1}", r.exact_keys),
-                kept(r.kept).replace('_', " "),
+                r.kept.name().replace('_', " "),
             ]
         });
         let mean = [
@@ -196,7 +196,7 @@ impl Object {
             kl_before: r.kl_before,
             kl_after: r.kl_after,
             exact_keys: r.exact_keys,
-            kept: kept(r.kept),
+            kept: r.kept.name(),
         }
     }
 }
