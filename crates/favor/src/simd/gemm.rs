@@ -164,6 +164,79 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const U: usize>(
     }
 }
 
+/// `C_n = A_{rows n} B` for rows of `A` anywhere, and a single vector of columns.
+///
+/// # Safety
+/// The processor must support `V`, and the slices behind the pointers must hold what `s` and `rows` say.
+#[inline(always)]
+pub(super) unsafe fn gather<V: Lanes>(
+    s: &Gemm,
+    rows: &[usize],
+    a: *const V::Real,
+    b: *const V::Real,
+    c: *mut V::Real,
+) {
+    let mut done = 0;
+    while done < rows.len() {
+        // SAFETY: the rows lie inside A and C by the caller's promise.
+        unsafe {
+            let (some, c) = (&rows[done..], c.add(done * s.c_row));
+            done += match some.len() {
+                6.. => gather_tile::<V, 6, 1>(s, some, a, b, c),
+                3.. => gather_tile::<V, 3, 2>(s, some, a, b, c),
+                2 => gather_tile::<V, 2, 4>(s, some, a, b, c),
+                _ => gather_tile::<V, 1, 8>(s, some, a, b, c),
+            };
+        }
+    }
+}
+
+/// A tile of `M` rows and one vector, each summed in `U` parts. Returns `M`.
+///
+/// # Safety
+/// As for [`gather`].
+#[inline(always)]
+unsafe fn gather_tile<V: Lanes, const M: usize, const U: usize>(
+    s: &Gemm,
+    rows: &[usize],
+    a: *const V::Real,
+    b: *const V::Real,
+    c: *mut V::Real,
+) -> usize {
+    // SAFETY: every address lies inside the caller's slices.
+    unsafe {
+        let zero = V::splat(<V::Real as Constants>::ZERO);
+        let mut sums = [[zero; M]; U];
+        let mut left = [a; M];
+        for m in 0..M {
+            left[m] = a.add(rows[m] * s.a.0);
+        }
+        let step = |k: usize, sums: &mut [V; M]| {
+            let right = V::load(b.add(k * s.b_row));
+            for m in 0..M {
+                sums[m] = V::splat(*left[m].add(k)).mul_add(right, sums[m]);
+            }
+        };
+        let whole = s.depth / U * U;
+        for k in (0..whole).step_by(U) {
+            for (u, part) in sums.iter_mut().enumerate() {
+                step(k + u, part);
+            }
+        }
+        for (k, part) in (whole..s.depth).zip(&mut sums) {
+            step(k, part);
+        }
+        for m in 0..M {
+            let mut sum = sums[0][m];
+            for part in 1..U {
+                sum = sum.add(sums[part][m]);
+            }
+            sum.store(c.add(m * s.c_row));
+        }
+        M
+    }
+}
+
 /// `C_ij = Σ_k A_ik B_jk` with contiguous rows on both sides; `depth` is whole vectors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GemmTransposed {

@@ -39,6 +39,8 @@ pub(crate) struct Kernels<R: 'static> {
     pub(crate) narrow: usize,
     gemm: unsafe fn(&Gemm, *const R, *const R, *mut R),
     narrow_gemm: unsafe fn(&Gemm, *const R, *const R, *mut R),
+    gather: unsafe fn(&Gemm, &[usize], *const R, *const R, *mut R),
+    narrow_gather: unsafe fn(&Gemm, &[usize], *const R, *const R, *mut R),
     inner: unsafe fn(&GemmTransposed, *const R, *const R, *mut R),
     row_terms: unsafe fn(Layout, *const R, *const R, *const R, *mut R),
     raise_exponents: unsafe fn(Layout, *const R, *const R, *const R, *mut R, *mut R) -> bool,
@@ -80,6 +82,20 @@ macro_rules! level {
             unsafe fn narrow_gemm(s: &Gemm, a: *const $real, b: *const $real, c: *mut $real) {
                 // SAFETY: passed on from the caller.
                 unsafe { super::gemm::gemm::<$narrow>(s, a, b, c) }
+            }
+            $(#[$feature])?
+            unsafe fn gather(
+                s: &Gemm, rows: &[usize], a: *const $real, b: *const $real, c: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { super::gemm::gather::<$vector>(s, rows, a, b, c) }
+            }
+            $(#[$feature])?
+            unsafe fn narrow_gather(
+                s: &Gemm, rows: &[usize], a: *const $real, b: *const $real, c: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { super::gemm::gather::<$narrow>(s, rows, a, b, c) }
             }
             $(#[$feature])?
             unsafe fn inner(s: &GemmTransposed, a: *const $real, b: *const $real, c: *mut $real) {
@@ -220,6 +236,8 @@ macro_rules! level {
                 narrow: <$narrow as lanes::Lanes>::COUNT,
                 gemm,
                 narrow_gemm,
+                gather,
+                narrow_gather,
                 inner,
                 row_terms,
                 raise_exponents,
@@ -309,6 +327,19 @@ impl<R: Real> Kernels<R> {
         let gemm = if narrow { self.narrow_gemm } else { self.gemm };
         // SAFETY: the level was detected, and every address was checked above.
         unsafe { gemm(s, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
+    }
+
+    /// `C_n = A_{rows n} B`, with one vector of columns or a shorter one; the rows of `A` are contiguous.
+    pub(crate) fn gather(&self, s: &Gemm, rows: &[usize], a: &[R], b: &[R], c: &mut [R]) {
+        let Some(last) = rows.iter().max() else { return };
+        assert!([self.narrow, self.lanes].contains(&s.columns), "{} columns", s.columns);
+        assert!(!s.accumulate && s.a.1 == 1 && s.rows == rows.len());
+        assert!(a.len() >= span(&[(last + 1, s.a.0)], s.depth));
+        assert!(b.len() >= span(&[(s.depth, s.b_row)], s.columns) || s.depth == 0);
+        assert!(c.len() >= span(&[(s.rows, s.c_row)], s.columns));
+        let gather = if s.columns == self.narrow { self.narrow_gather } else { self.gather };
+        // SAFETY: the level was detected, and every address was checked above.
+        unsafe { gather(s, rows, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
     }
 
     /// `C_ij = Σ_k A_ik B_jk`.

@@ -147,11 +147,17 @@ impl<R: Real> Block<R> {
 
     /// The block with one column per key, for products with many queries.
     pub(super) fn turn(&mut self, with_values: bool) {
-        if self.is_turned(with_values) {
-            return;
+        if !self.is_turned(with_values) {
+            let features = std::mem::take(&mut self.features);
+            self.turn_features((&features, self.shape.width), with_values);
+            self.features = features;
         }
+    }
+
+    /// The same with features that are elsewhere.
+    fn turn_features(&mut self, (features, stride): (&[R], usize), with_values: bool) {
         let &Kernels { lanes, narrow, .. } = R::kernels();
-        let Shape { dim, dim_padded, features, width, columns, value_width } = self.shape;
+        let Shape { dim, dim_padded, features: depth, columns, value_width, .. } = self.shape;
         let count = self.len();
         // Room for the columns of a part that begins anywhere, filled up to whole vectors. What is no
         // longer than a vector is not met in parts.
@@ -162,7 +168,7 @@ impl<R: Real> Block<R> {
         };
         let Turned { keys, features: f, values, width: w, has_values } = &mut self.turned;
         turn(&self.keys, dim_padded, (count, dim), keys, turned_width);
-        turn(&self.features, width, (count, features), f, turned_width);
+        turn(features, stride, (count, depth), f, turned_width);
         if with_values {
             turn(&self.values, value_width, (count, columns), values, turned_width);
         }
@@ -191,7 +197,24 @@ impl<R: Cached> Block<R> {
         (projections, stride): (&[R], usize),
         terms: &[R],
     ) {
-        let Shape { dim, dim_padded, width, columns, value_width, .. } = self.shape;
+        self.append_rows(hybrid, (k, v), rows, offset);
+        let width = self.shape.width;
+        for row in projections.chunks(stride).take(rows.len()) {
+            self.projections.extend_from_slice(&row[..width]);
+        }
+        self.terms.extend_from_slice(&terms[..rows.len()]);
+        self.turned.width = 0;
+    }
+
+    /// Adds keys and values, without their features.
+    fn append_rows<T: Scalar<Real = R>>(
+        &mut self,
+        hybrid: &Hybrid<'_, R>,
+        (k, v): (Strided<'_, T>, Strided<'_, T>),
+        rows: &[usize],
+        offset: usize,
+    ) {
+        let Shape { dim, dim_padded, columns, value_width, .. } = self.shape;
         let first = self.len();
         self.positions.extend(rows.iter().map(|i| i + offset));
         self.keys.resize((first + rows.len()) * dim_padded, R::ZERO);
@@ -206,11 +229,36 @@ impl<R: Cached> Block<R> {
         let scale = hybrid.norm_scale();
         let constant = |i: &usize| if scale == 0.0 { 0.0 } else { scale * squared_norm(k, *i) };
         self.constants.extend(rows.iter().map(|i| R::from_f64(constant(i))));
-        for row in projections.chunks(stride).take(rows.len()) {
-            self.projections.extend_from_slice(&row[..width]);
+    }
+
+    /// Holds these keys instead of all others, ready for products with many queries. Features are relative
+    /// to exponents that do not rise any more, so projections are not kept.
+    pub(super) fn load_ready<T: Scalar<Real = R>>(
+        &mut self,
+        hybrid: &Hybrid<'_, R>,
+        (k, v): (Strided<'_, T>, Strided<'_, T>),
+        rows: &[usize],
+        scratch: &mut Scratch<R>,
+        exponents: &[R],
+        for_gradients: bool,
+    ) -> Result<()> {
+        self.keep(0, 0);
+        let side = &hybrid.map.key;
+        scratch.project(side, "keys", k, rows)?;
+        scratch.compute_terms(side, rows.len());
+        self.append_rows(hybrid, (k, v), rows, 0);
+        let tile = scratch.tile(side, rows.len());
+        let Scratch { kernels, features, terms, stride, shrink: unused, .. } = scratch;
+        kernels.key_features(tile, features, terms, &side.constants, exponents, unused);
+        let Shape { features: count, width, .. } = self.shape;
+        if for_gradients {
+            for row in features.chunks_mut(*stride).take(rows.len()) {
+                row[count..width].fill(R::ZERO);
+                self.features.extend_from_slice(&row[..width]);
+            }
         }
-        self.terms.extend_from_slice(&terms[..rows.len()]);
-        self.turned.width = 0;
+        self.turn_features((features, *stride), for_gradients);
+        Ok(())
     }
 
     /// Adds keys.

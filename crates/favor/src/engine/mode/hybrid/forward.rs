@@ -76,16 +76,19 @@ impl<R: Cached> Hybrid<'_, R> {
             return Ok(());
         }
         let (size, columns) = (piece(q.rows), v.columns);
-        out.par_chunks_mut(size * columns).enumerate().try_for_each(|(p, out)| {
-            let rows: Vec<usize> = (p * size..((p + 1) * size).min(q.rows)).collect();
-            let mut walker = TileWalker::new(self, v.columns, rows.len(), false);
-            let step = walker.step;
-            for (rows, out) in rows.chunks(step).zip(out.chunks_mut(step * columns)) {
-                walker.run(&known, (q, k, v), rows)?;
-                walker.rows.write(out)?;
-            }
-            Ok(())
-        })
+        let walker = || TileWalker::new(self, columns, size.min(q.rows), false);
+        out.par_chunks_mut(size * columns).enumerate().try_for_each_init(
+            walker,
+            |walker, (p, out)| {
+                let rows: Vec<usize> = (p * size..((p + 1) * size).min(q.rows)).collect();
+                let step = walker.step;
+                for (rows, out) in rows.chunks(step).zip(out.chunks_mut(step * columns)) {
+                    walker.run(&known, (q, k, v), rows)?;
+                    walker.rows.write(out)?;
+                }
+                Ok(())
+            },
+        )
     }
 }
 
@@ -190,10 +193,7 @@ fn window_blocks<R: Cached, T: Scalar<Real = R>>(
     let parts = known.visible[start..end].chunks(scratch.capacity);
     blocks.resize_with(parts.len(), || Block::new(Shape::new(hybrid.map, v.columns)));
     for (block, rows) in blocks.iter_mut().zip(parts) {
-        block.keep(0, 0);
-        block.load(hybrid, (k, v), rows, scratch)?;
-        block.refresh(&hybrid.map.key, &known.sums.exponents);
-        block.turn(with_values);
+        block.load_ready(hybrid, (k, v), rows, scratch, &known.sums.exponents, with_values)?;
     }
     Ok(())
 }

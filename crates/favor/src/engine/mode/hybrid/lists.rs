@@ -36,7 +36,11 @@ impl<R: Cached> Candidates<R> {
             let (row, term) = (&scratch.features[n * scratch.stride..][..slots], scratch.terms[n]);
             // Nearly always no slot takes the key: without a branch this goes by vectors.
             if any_over(row, term, &self.least) {
-                (0..slots).for_each(|m| self.offer(m, row[m] + term, j));
+                for (m, x) in row.iter().enumerate() {
+                    if *x + term > self.least[m] {
+                        self.offer(m, *x + term, j);
+                    }
+                }
             }
         }
     }
@@ -358,24 +362,35 @@ fn probe_errors<R: Cached>(
     errors
 }
 
-/// The places of the largest products, in falling order; of two equals the earlier first.
-pub(super) fn largest_products<R: Real>(
-    products: impl Iterator<Item = R>,
-    scores: &mut [R],
-    out: &mut [usize],
-) {
-    let most = out.len();
-    let mut found = 0;
-    for (m, score) in products.enumerate() {
-        if found == most && score <= scores[most - 1] {
-            continue;
+/// The places of the largest scores, in falling order; of two equals the earlier first. Scores that are
+/// taken become the lowest there is.
+///
+/// Scores are looked at in columns of a few: the largest of each is known, and only the column that one is
+/// taken from is looked at again.
+pub(super) fn take_largest<R: Real>(scores: &mut [R], out: &mut [usize]) {
+    const COLUMNS: usize = 8;
+    let mut tops = [R::LOWEST; COLUMNS];
+    let mut rows = scores.chunks_exact(COLUMNS);
+    for row in &mut rows {
+        for (top, x) in tops.iter_mut().zip(row) {
+            *top = if *x > *top { *x } else { *top };
         }
-        let mut at = if found < most { found } else { most - 1 };
-        found = (found + 1).min(most);
-        while at > 0 && scores[at - 1] < score {
-            (scores[at], out[at]) = (scores[at - 1], out[at - 1]);
-            at -= 1;
-        }
-        (scores[at], out[at]) = (score, m);
+    }
+    for (top, x) in tops.iter_mut().zip(rows.remainder()) {
+        *top = if *x > *top { *x } else { *top };
+    }
+    for out in out {
+        let largest = tops.iter().fold(R::LOWEST, |a, x| if *x > a { *x } else { a });
+        // Equal scores may be in several columns.
+        let column_of = |c: usize| (c..scores.len()).step_by(COLUMNS);
+        let first = |c: usize| column_of(c).find(|&m| scores[m] == largest);
+        let columns = (0..COLUMNS).filter(|&c| tops[c] == largest);
+        let place = columns.filter_map(first).min().unwrap_or(0);
+        *out = place;
+        scores[place] = R::LOWEST;
+        let column = place % COLUMNS;
+        tops[column] = (column..scores.len())
+            .step_by(COLUMNS)
+            .fold(R::LOWEST, |a, m| if scores[m] > a { scores[m] } else { a });
     }
 }

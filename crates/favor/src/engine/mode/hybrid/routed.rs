@@ -5,8 +5,8 @@
 
 use super::Hybrid;
 use super::block::Block;
-use super::lists::{Lists, largest_products};
-use super::rows::{Gathered, MANY, Meeting, Pairs, QueryRows, hidden, hide};
+use super::lists::{Lists, take_largest};
+use super::rows::{Gathered, MANY, Pairs, QueryRows, hidden, hide};
 use super::tile::Hide;
 use crate::engine::tile::Scratch;
 use crate::map::{Cached, PackedSide};
@@ -49,7 +49,7 @@ impl<R: Cached> Routes<R> {
             ranks: vec![vec![]; features],
             used: vec![],
             totals: vec![],
-            scores: vec![R::ZERO; slots],
+            scores: vec![],
             weights: vec![],
             estimates: vec![],
             elsewhere: vec![],
@@ -92,9 +92,11 @@ impl<R: Cached> Routes<R> {
         self.preferred.resize(rows * self.slots, 0);
         for (i, out) in self.preferred.chunks_mut(self.slots).enumerate() {
             let p = &p[i * stride..][..features];
-            let products = p.iter().zip(&self.totals).map(|(p, z)| *p * *z);
-            largest_products(products, &mut self.scores, out);
-            if self.scores.last() == Some(&R::ZERO) {
+            self.scores.clear();
+            self.scores.extend(p.iter().zip(&self.totals).map(|(p, z)| *p * *z));
+            take_largest(&mut self.scores, out);
+            let last = out[self.slots - 1];
+            if p[last] * self.totals[last] == R::ZERO {
                 // Products that are too small to be told apart: their logarithms are not.
                 let vector = &queries.vectors[i * side.dim_padded..][..side.dim_padded];
                 let log = |m: usize| {
@@ -103,7 +105,11 @@ impl<R: Cached> Routes<R> {
                     let query = inner.sum::<f64>() * LOG2_E + side.constants[m].to_f64();
                     query + lists.totals[m].to_f64().log2() + lists.exponents[m].to_f64()
                 };
-                largest_products((0..features).map(|m| R::from_f64(log(m))), &mut self.scores, out);
+                self.scores.clear();
+                // Above what is taken.
+                let least = R::LOWEST.to_f64() / 2.0;
+                self.scores.extend((0..features).map(|m| R::from_f64(log(m).max(least))));
+                take_largest(&mut self.scores, out);
             }
             for (rank, &m) in out.iter().enumerate() {
                 if self.rows[m].is_empty() {
@@ -140,9 +146,13 @@ impl<R: Cached> Routes<R> {
             make(&mut lists.worst, rows);
         }
         for &m in &self.used {
-            if !ready(&lists.slots[m].members, self.rows[m].len()) {
+            // Few rows go by columns too, if there are few members.
+            let block = &lists.slots[m].members;
+            let many = block.len() <= R::kernels().lanes;
+            let rows = if many { MANY } else { self.rows[m].len() };
+            if !ready(block, rows) {
                 let slot = &mut Arc::make_mut(lists).slots[m];
-                make(Arc::make_mut(&mut slot.members), self.rows[m].len());
+                make(Arc::make_mut(&mut slot.members), rows);
             }
         }
     }
@@ -200,26 +210,20 @@ impl<R: Cached> Routes<R> {
         p: (&[R], usize),
     ) {
         let members = hybrid.exact.members;
-        self.width = (self.slots * members).next_multiple_of(pairs.kernels.lanes);
-        let width = self.width;
-        let fill = |to: &mut Vec<R>, with: R| {
-            to.clear();
-            to.resize(rows.rows * width, with);
-        };
-        fill(&mut self.weights, hidden());
-        fill(&mut self.estimates, R::ZERO);
+        let width = (self.slots * members).next_multiple_of(pairs.kernels.lanes);
+        self.width = width;
+        self.weights.resize(rows.rows * width, R::ZERO);
+        self.estimates.resize(rows.rows * width, R::ZERO);
+        let whole = width == self.slots * members
+            && self.used.iter().all(|&m| lists.slots[m].members.len() == members);
+        if !whole {
+            self.weights.fill(hidden());
+            self.estimates.fill(R::ZERO);
+        }
         for &m in &self.used {
-            let (own, block) = (&self.rows[m], &lists.slots[m].members);
+            let (own, block) = (&self.rows[m], &*lists.slots[m].members);
             let count = block.len();
-            gathered.take_rows(rows, p, own);
-            let meeting = Meeting {
-                rows: own.len(),
-                q: (&gathered.q, block.shape.dim_padded),
-                p: (&gathered.p, block.shape.width),
-                block,
-                range: (0, count),
-            };
-            let from = pairs.multiply(&meeting);
+            let from = pairs.multiply_some(rows, p, own, block, gathered);
             for (n, (&i, &rank)) in own.iter().zip(&self.ranks[m]).enumerate() {
                 let at = i * width + rank * members;
                 let logits = &pairs.weights[n * from..][..count];
@@ -234,7 +238,6 @@ impl<R: Cached> Routes<R> {
     /// Hides members that are in the window, global, or members of a slot that the query prefers more.
     fn hide_elsewhere(&mut self, hybrid: &Hybrid<'_, R>, lists: &Lists<R>, positions: &[usize]) {
         let (width, members) = (self.width, hybrid.exact.members);
-        self.elsewhere.clear();
         self.elsewhere.resize(positions.len() * width, false);
         self.stamps.resize(lists.ids.count(), 0);
         for (i, preferred) in self.preferred.chunks(self.slots).enumerate() {
@@ -248,15 +251,16 @@ impl<R: Cached> Routes<R> {
             for (rank, &m) in preferred.iter().enumerate() {
                 let slot = &lists.slots[m];
                 let at = i * width + rank * members;
-                let keys = slot.members.positions.iter().zip(&slot.ids).enumerate();
-                for (c, (&j, &id)) in keys {
+                let keys = slot.members.positions.iter().zip(&slot.ids);
+                let pairs = self.elsewhere[at..at + members].iter_mut().enumerate();
+                for ((c, elsewhere), (&j, &id)) in pairs.zip(keys) {
                     let stamp = &mut self.stamps[id as usize];
-                    if *stamp == now || hybrid.is_near(positions[i], j) {
-                        self.elsewhere[at + c] = true;
+                    *elsewhere = *stamp == now || hybrid.is_near(positions[i], j);
+                    *stamp = now;
+                    if *elsewhere {
                         self.weights[at + c] = hidden();
                         self.estimates[at + c] = R::ZERO;
                     }
-                    *stamp = now;
                 }
             }
         }

@@ -290,6 +290,46 @@ impl<R: Cached> Pairs<R> {
         width
     }
 
+    /// The same for some rows of a tile and a whole block. Rows are copied only if the block is long.
+    pub(super) fn multiply_some(
+        &mut self,
+        tile: &QueryRows<R>,
+        p: (&[R], usize),
+        rows: &[usize],
+        block: &Block<R>,
+        gathered: &mut Gathered<R>,
+    ) -> usize {
+        let (kernels, count) = (self.kernels, block.len());
+        let Shape { dim, dim_padded, features, width: f_width, .. } = block.shape;
+        let Some(turned) = block.turned(0).filter(|turned| turned.width <= kernels.lanes) else {
+            gathered.take_rows(tile, p, rows);
+            let (q, p) = ((&gathered.q[..], dim_padded), (&gathered.p[..], f_width));
+            return self.multiply(&Meeting { rows: rows.len(), q, p, block, range: (0, count) });
+        };
+        let width = turned.width;
+        self.weights.resize(rows.len() * width, R::ZERO);
+        self.estimates.resize(rows.len() * width, R::ZERO);
+        let shape = |depth: usize, a_row: usize| Gemm {
+            rows: rows.len(),
+            columns: width,
+            depth,
+            a: (a_row, 1),
+            b_row: width,
+            b_panel: 0,
+            c_row: width,
+            accumulate: false,
+            in_parts: true,
+            prefetch: Prefetch::default(),
+        };
+        let logits = shape(dim, dim_padded);
+        kernels.gather(&logits, rows, &tile.scaled, &turned.keys, &mut self.weights);
+        let estimates = shape(features, p.1);
+        kernels.gather(&estimates, rows, p.0, &turned.features, &mut self.estimates);
+        self.constants.clear();
+        self.constants.extend_from_slice(&block.constants);
+        width
+    }
+
     /// Puts the weights of a meeting into sums. `hide(row, logits, estimates)` hides the pairs that are not
     /// exact, by [`hide`].
     fn correct(

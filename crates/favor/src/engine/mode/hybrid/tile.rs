@@ -48,10 +48,19 @@ pub(super) fn visit_window<R: Cached>(
     }
     let keys = &block.positions;
     let behind = if causal { 0 } else { near };
+    let (from, to) = (keys[0], keys[keys.len() - 1]);
+    let no_gaps = to - from + 1 == keys.len();
+    // How many keys are before a position.
+    let before = |position: usize| {
+        if no_gaps {
+            position.saturating_sub(from).min(keys.len())
+        } else {
+            keys.partition_point(|&j| j < position)
+        }
+    };
     let range = |first: usize, last: usize| {
-        let start = keys.partition_point(|&j| j < first.saturating_sub(near));
-        let end = keys.partition_point(|&j| j <= last.saturating_add(behind));
-        (start, end.max(start))
+        let start = before(first.saturating_sub(near));
+        (start, before(last.saturating_add(behind).saturating_add(1)).max(start))
     };
     for first in (0..positions.len()).step_by(STRIP) {
         let last = (first + STRIP).min(positions.len());
