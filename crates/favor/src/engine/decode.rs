@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use safetensors::tensor::Dtype;
 use serde::{Deserialize, Serialize};
 
-const KIND: Kind = Kind::new("favor.decode_state", "decode state", 3);
+const KIND: Kind = Kind::new("favor.decode_state", "decode state", 4);
 
 /// The state of causal attention after some tokens, for a batch of sequences.
 ///

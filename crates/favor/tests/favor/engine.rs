@@ -393,7 +393,7 @@ fn states_that_are_none_are_refused() {
             Array::f64("values", [1, 1, features, columns], &vec![value; features * columns]),
         ];
         let header = serde_json::json!({"tokens": 1, "exact": [favor::ExactKeys::NONE]});
-        Kind::new("favor.decode_state", "decode state", 3).write(&header, arrays).unwrap()
+        Kind::new("favor.decode_state", "decode state", 4).write(&header, arrays).unwrap()
     };
     let read = |bytes: Vec<u8>| DecodeState::<f64>::from_bytes(maps.clone(), &bytes);
     assert_eq!(read(written(0.0, 1.0, 1.0)).unwrap().tokens(), 1);

@@ -167,6 +167,13 @@ impl<R: Real> Scratch<R> {
         }
     }
 
+    /// Turns projections of keys into features, with the row terms that were computed.
+    pub(crate) fn key_features(&mut self, side: &PackedSide<R>, exponents: &[R], rows: usize) {
+        let tile = self.tile(side, rows);
+        let Self { kernels, features, terms, shrink: unused, .. } = self;
+        kernels.key_features(tile, features, terms, &side.constants, exponents, unused);
+    }
+
     /// Packs the values of the given rows.
     pub(crate) fn pack_values<T: Scalar<Real = R>>(
         &mut self,

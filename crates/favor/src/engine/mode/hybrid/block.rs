@@ -5,10 +5,9 @@ use crate::Result;
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{Scratch, squared_norm};
 use crate::map::{Cached, PackedSide};
-use crate::simd::{Kernels, Layout, Real};
+use crate::simd::{Kernels, Real};
 
-/// Keys, one row each. Projections are what is kept; features are relative to exponents that rise, and
-/// made again when they do.
+/// Keys, one row each. Features are relative to exponents; they follow when these change.
 #[derive(Debug, Clone)]
 pub(crate) struct Block<R> {
     pub(super) shape: Shape,
@@ -20,10 +19,7 @@ pub(crate) struct Block<R> {
     pub(super) values: Vec<R>,
     /// `α‖sk‖²` to the base two.
     pub(super) constants: Vec<R>,
-    /// `width` numbers per key, and the row terms beside them.
-    pub(super) projections: Vec<R>,
-    pub(super) terms: Vec<R>,
-    /// `width` numbers per key, zero beyond the features.
+    /// `width` numbers per key, zero beyond the features. Empty if they are not known.
     pub(super) features: Vec<R>,
     /// What the features are relative to.
     exponents: Vec<R>,
@@ -41,10 +37,15 @@ pub(super) struct Turned<R> {
     has_values: bool,
 }
 
+impl<R> Turned<R> {
+    const NOTHING: Self =
+        Self { keys: vec![], features: vec![], values: vec![], width: 0, has_values: false };
+}
+
 impl<R> Clone for Turned<R> {
-    /// Out of date: it is made again where it is needed, and a single token does without.
+    /// Out of date: it is made again where it is needed.
     fn clone(&self) -> Self {
-        Self { keys: vec![], features: vec![], values: vec![], width: 0, has_values: false }
+        Self::NOTHING
     }
 }
 
@@ -56,17 +57,9 @@ impl<R: Real> Block<R> {
             keys: vec![],
             values: vec![],
             constants: vec![],
-            projections: vec![],
-            terms: vec![],
             features: vec![],
             exponents: vec![],
-            turned: Turned {
-                keys: vec![],
-                features: vec![],
-                values: vec![],
-                width: 0,
-                has_values: false,
-            },
+            turned: Turned::NOTHING,
         }
     }
 
@@ -75,8 +68,8 @@ impl<R: Real> Block<R> {
     }
 
     pub(super) fn size_in_bytes(&self) -> usize {
-        let numbers = self.keys.len() + self.values.len() + 2 * self.constants.len();
-        let numbers = numbers + self.projections.len() + self.features.len() + self.exponents.len();
+        let numbers = self.keys.len() + self.values.len() + self.constants.len();
+        let numbers = numbers + self.features.len() + self.exponents.len();
         let turned = self.turned.keys.len() + self.turned.features.len() + self.turned.values.len();
         (numbers + turned) * size_of::<R>() + self.positions.len() * size_of::<usize>()
     }
@@ -95,54 +88,58 @@ impl<R: Real> Block<R> {
         cut(&mut self.keys, dim_padded, start, end);
         cut(&mut self.values, value_width, start, end);
         cut(&mut self.constants, 1, start, end);
-        cut(&mut self.projections, width, start, end);
-        cut(&mut self.terms, 1, start, end);
         cut(&mut self.features, width, start, end);
         self.turned.width = 0;
     }
 
-    /// Adds a row of another block before row `at`.
+    /// Adds a row of another block before row `at`. The features of both are relative to the same.
     pub(super) fn insert(&mut self, at: usize, from: &Self, row: usize) {
         let Shape { dim_padded, width, value_width, .. } = self.shape;
         fn put<N: Copy>(to: &mut Vec<N>, from: &[N], size: usize, at: usize, row: usize) {
-            to.splice(at * size..at * size, from[row * size..(row + 1) * size].iter().copied());
+            to.extend_from_slice(&from[row * size..(row + 1) * size]);
+            to[at * size..].rotate_right(size);
+        }
+        if self.len() == 0 {
+            self.exponents.clone_from(&from.exponents);
         }
         put(&mut self.positions, &from.positions, 1, at, row);
         put(&mut self.keys, &from.keys, dim_padded, at, row);
         put(&mut self.values, &from.values, value_width, at, row);
         put(&mut self.constants, &from.constants, 1, at, row);
-        put(&mut self.projections, &from.projections, width, at, row);
-        put(&mut self.terms, &from.terms, 1, at, row);
-        self.features.clear();
+        put(&mut self.features, &from.features, width, at, row);
         self.turned.width = 0;
     }
 
-    /// Makes the features relative to these exponents, if they are not so already.
-    pub(super) fn refresh(&mut self, side: &PackedSide<R>, exponents: &[R]) {
-        if self.is_fresh(exponents) {
+    /// Makes the features relative to these exponents.
+    pub(super) fn rebase(&mut self, exponents: &[R]) {
+        if self.exponents == exponents {
             return;
         }
         let Shape { width, features: count, .. } = self.shape;
-        if self.exponents != exponents {
-            self.features.clear();
-            self.exponents.clear();
-            self.exponents.extend_from_slice(exponents);
+        let factor = |(old, new): (&R, &R)| match new.to_f64() - old.to_f64() {
+            0.0 => R::ONE,
+            // Powers of two: not a digit changes.
+            rise => R::from_f64((-rise).max(-2000.0).exp2()),
+        };
+        let factors: Vec<R> = self.exponents.iter().zip(exponents).map(factor).collect();
+        for row in self.features.chunks_mut(width) {
+            row.iter_mut().zip(&factors).for_each(|(x, factor)| *x = *x * *factor);
         }
-        let done = self.features.len() / width;
-        self.features.extend_from_slice(&self.projections[done * width..]);
-        let new = &mut self.features[done * width..];
-        let tile = Layout { rows: self.terms.len() - done, columns: width, stride: width };
-        let mut unused = vec![R::ZERO; width];
-        let terms = &self.terms[done..];
-        R::kernels().key_features(tile, new, terms, &side.constants, exponents, &mut unused);
-        if count < width {
-            new.chunks_mut(width).for_each(|row| row[count..].fill(R::ZERO));
+        if self.turned.width > 0 {
+            let rows = self.turned.features.chunks_mut(self.turned.width).zip(&factors).take(count);
+            for (row, factor) in rows.filter(|(_, factor)| **factor != R::ONE) {
+                row.iter_mut().for_each(|x| *x = *x * *factor);
+            }
         }
-        self.turned.width = 0;
+        self.exponents.clear();
+        self.exponents.extend_from_slice(exponents);
     }
 
-    pub(super) fn is_fresh(&self, exponents: &[R]) -> bool {
-        self.features.len() == self.projections.len() && self.exponents == exponents
+    /// Forgets the features.
+    pub(super) fn forget_features(&mut self) {
+        self.features.clear();
+        self.exponents.clear();
+        self.turned.width = 0;
     }
 
     /// The block with one column per key, for products with many queries.
@@ -187,23 +184,92 @@ impl<R: Real> Block<R> {
 }
 
 impl<R: Cached> Block<R> {
-    /// Adds keys that are projected already, one row of `stride` numbers each.
+    /// Adds keys whose features are made already, one row of `stride` numbers each, relative to these
+    /// exponents.
     pub(super) fn append<T: Scalar<Real = R>>(
         &mut self,
         hybrid: &Hybrid<'_, R>,
         (k, v): (Strided<'_, T>, Strided<'_, T>),
         rows: &[usize],
         offset: usize,
-        (projections, stride): (&[R], usize),
-        terms: &[R],
+        (features, stride): (&[R], usize),
+        exponents: &[R],
     ) {
-        self.append_rows(hybrid, (k, v), rows, offset);
-        let width = self.shape.width;
-        for row in projections.chunks(stride).take(rows.len()) {
-            self.projections.extend_from_slice(&row[..width]);
+        if self.len() == 0 {
+            self.exponents.clear();
+            self.exponents.extend_from_slice(exponents);
         }
-        self.terms.extend_from_slice(&terms[..rows.len()]);
+        self.restore(&hybrid.map.key, exponents);
+        self.append_rows(hybrid, (k, v), rows, offset);
+        let Shape { features: count, width, .. } = self.shape;
+        for row in features.chunks(stride).take(rows.len()) {
+            self.features.extend_from_slice(&row[..count]);
+            self.features.resize(self.features.len() + width - count, R::ZERO);
+        }
         self.turned.width = 0;
+    }
+
+    /// Makes the features relative to these exponents, from the keys if they are not known.
+    pub(super) fn restore(&mut self, side: &PackedSide<R>, exponents: &[R]) {
+        let Shape { dim_padded, width, features: count, .. } = self.shape;
+        if self.features.len() == self.len() * width {
+            return self.rebase(exponents);
+        }
+        self.forget_features();
+        let mut scratch = Scratch::new(side, 1, self.len());
+        for keys in self.keys.chunks(scratch.capacity * dim_padded) {
+            let rows = keys.len() / dim_padded;
+            scratch.move_rows(side, keys, rows);
+            scratch.project_moved(side, rows);
+            scratch.compute_terms(side, rows);
+            scratch.key_features(side, exponents, rows);
+            for row in scratch.features.chunks(scratch.stride).take(rows) {
+                self.features.extend_from_slice(&row[..count]);
+                self.features.resize(self.features.len() + width - count, R::ZERO);
+            }
+        }
+        self.exponents.extend_from_slice(exponents);
+    }
+
+    /// Holds these keys instead of all others, with features relative to these exponents.
+    pub(super) fn load<T: Scalar<Real = R>>(
+        &mut self,
+        hybrid: &Hybrid<'_, R>,
+        (k, v): (Strided<'_, T>, Strided<'_, T>),
+        rows: &[usize],
+        scratch: &mut Scratch<R>,
+        exponents: &[R],
+    ) -> Result<()> {
+        self.keep(0, 0);
+        for rows in rows.chunks(scratch.capacity) {
+            make_features(hybrid, k, rows, scratch, exponents)?;
+            let features = (&scratch.features[..], scratch.stride);
+            self.append(hybrid, (k, v), rows, 0, features, exponents);
+        }
+        Ok(())
+    }
+
+    /// The same for one tile, ready for products with many queries. Rows of features are there for
+    /// gradients alone.
+    pub(super) fn load_turned<T: Scalar<Real = R>>(
+        &mut self,
+        hybrid: &Hybrid<'_, R>,
+        (k, v): (Strided<'_, T>, Strided<'_, T>),
+        rows: &[usize],
+        scratch: &mut Scratch<R>,
+        exponents: &[R],
+        for_gradients: bool,
+    ) -> Result<()> {
+        if for_gradients {
+            self.load(hybrid, (k, v), rows, scratch, exponents)?;
+            self.turn(true);
+        } else {
+            self.keep(0, 0);
+            make_features(hybrid, k, rows, scratch, exponents)?;
+            self.append_rows(hybrid, (k, v), rows, 0);
+            self.turn_features((&scratch.features, scratch.stride), false);
+        }
+        Ok(())
     }
 
     /// Adds keys and values, without their features.
@@ -230,54 +296,21 @@ impl<R: Cached> Block<R> {
         let constant = |i: &usize| if scale == 0.0 { 0.0 } else { scale * squared_norm(k, *i) };
         self.constants.extend(rows.iter().map(|i| R::from_f64(constant(i))));
     }
+}
 
-    /// Holds these keys instead of all others, ready for products with many queries. Features are relative
-    /// to exponents that do not rise any more, so projections are not kept.
-    pub(super) fn load_ready<T: Scalar<Real = R>>(
-        &mut self,
-        hybrid: &Hybrid<'_, R>,
-        (k, v): (Strided<'_, T>, Strided<'_, T>),
-        rows: &[usize],
-        scratch: &mut Scratch<R>,
-        exponents: &[R],
-        for_gradients: bool,
-    ) -> Result<()> {
-        self.keep(0, 0);
-        let side = &hybrid.map.key;
-        scratch.project(side, "keys", k, rows)?;
-        scratch.compute_terms(side, rows.len());
-        self.append_rows(hybrid, (k, v), rows, 0);
-        let tile = scratch.tile(side, rows.len());
-        let Scratch { kernels, features, terms, stride, shrink: unused, .. } = scratch;
-        kernels.key_features(tile, features, terms, &side.constants, exponents, unused);
-        let Shape { features: count, width, .. } = self.shape;
-        if for_gradients {
-            for row in features.chunks_mut(*stride).take(rows.len()) {
-                row[count..width].fill(R::ZERO);
-                self.features.extend_from_slice(&row[..width]);
-            }
-        }
-        self.turn_features((features, *stride), for_gradients);
-        Ok(())
-    }
-
-    /// Adds keys.
-    pub(super) fn load<T: Scalar<Real = R>>(
-        &mut self,
-        hybrid: &Hybrid<'_, R>,
-        (k, v): (Strided<'_, T>, Strided<'_, T>),
-        rows: &[usize],
-        scratch: &mut Scratch<R>,
-    ) -> Result<()> {
-        let side = &hybrid.map.key;
-        for rows in rows.chunks(scratch.capacity) {
-            scratch.project(side, "keys", k, rows)?;
-            scratch.compute_terms(side, rows.len());
-            let projected = (&scratch.features[..], scratch.stride);
-            self.append(hybrid, (k, v), rows, 0, projected, &scratch.terms);
-        }
-        Ok(())
-    }
+/// The features of a tile of keys, in the scratch.
+fn make_features<R: Cached, T: Scalar<Real = R>>(
+    hybrid: &Hybrid<'_, R>,
+    k: Strided<'_, T>,
+    rows: &[usize],
+    scratch: &mut Scratch<R>,
+    exponents: &[R],
+) -> Result<()> {
+    let side = &hybrid.map.key;
+    scratch.project(side, "keys", k, rows)?;
+    scratch.compute_terms(side, rows.len());
+    scratch.key_features(side, exponents, rows.len());
+    Ok(())
 }
 
 /// `out = rowsᵀ`, for the first `depth` numbers of each of the `count` rows.

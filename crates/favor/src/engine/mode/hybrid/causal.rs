@@ -12,7 +12,6 @@ use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::Sums;
 use crate::map::Cached;
 use crate::{ExactKeys, Result};
-use std::sync::Arc;
 
 type Inputs<'a, T> = (Strided<'a, T>, Strided<'a, T>, Strided<'a, T>);
 
@@ -24,13 +23,15 @@ pub(crate) struct State<R> {
     pub(crate) sums: Sums<R>,
     /// Keys of the window, and those that the lists have not seen.
     pub(super) recent: Block<R>,
-    pub(super) lists: Arc<Lists<R>>,
+    /// The logarithms of the features of the latter, one number per slot and key.
+    pub(super) scores: Vec<R>,
+    pub(super) lists: Lists<R>,
 }
 
 /// What a state was before some tokens.
 pub(crate) enum StateUndo<R> {
     Whole(Box<State<R>>),
-    Few { position: usize, recent: usize, sums: Sums<R>, lists: Arc<Lists<R>> },
+    Few { position: usize, sums: Sums<R>, recent: usize, scores: usize, first: usize },
 }
 
 /// A tile of queries whose sums are complete.
@@ -62,7 +63,8 @@ impl<R: Cached> State<R> {
             position: 0,
             sums: Sums::new(&hybrid.map.key, columns),
             recent: Block::new(shape),
-            lists: Arc::new(Lists::new(hybrid, shape)),
+            scores: vec![],
+            lists: Lists::new(hybrid, shape),
         }
     }
 
@@ -76,16 +78,19 @@ impl<R: Cached> State<R> {
     ) -> Result<StateUndo<R>> {
         let columns = inputs.2.columns;
         let mut outputs = Outputs { out, columns, position: self.position };
-        let undo = if inputs.0.rows >= ExactKeys::BLOCK {
+        // The lists change when a block of keys is full: of what was there before, that need not be undone.
+        self.update_lists(hybrid);
+        let within = self.sums.keys % ExactKeys::BLOCK + inputs.0.rows;
+        let undo = if within > ExactKeys::BLOCK {
             StateUndo::Whole(Box::new(self.clone()))
         } else {
-            // Of few tokens little changes: keys are added at the end, and lists are copied when they do.
             self.forget(hybrid);
             StateUndo::Few {
                 position: self.position,
-                recent: self.recent.len(),
                 sums: self.sums.clone(),
-                lists: Arc::clone(&self.lists),
+                recent: self.recent.len(),
+                scores: self.scores.len(),
+                first: self.lists.first.len(),
             }
         };
         match self.lead(hybrid, inputs, None, &mut outputs) {
@@ -101,17 +106,28 @@ impl<R: Cached> State<R> {
     pub(crate) fn undo(&mut self, undo: StateUndo<R>) {
         match undo {
             StateUndo::Whole(state) => *self = *state,
-            StateUndo::Few { position, recent, sums, lists } => {
+            StateUndo::Few { position, sums, recent, scores, first } => {
                 self.recent.keep(0, recent);
-                (self.position, self.sums, self.lists) = (position, sums, lists);
+                self.recent.forget_features();
+                self.scores.truncate(scores);
+                self.lists.undo(first);
+                (self.position, self.sums) = (position, sums);
             }
+        }
+    }
+
+    /// Lets the lists know of the last block of keys, if that is full.
+    fn update_lists(&mut self, hybrid: &Hybrid<'_, R>) {
+        let Self { recent, scores, lists, sums, .. } = self;
+        if is_due(hybrid, lists, sums) {
+            lists.update(hybrid, recent, scores, sums);
+            scores.clear();
         }
     }
 
     /// Drops keys that are out of reach of any later window and known to the lists.
     fn forget(&mut self, hybrid: &Hybrid<'_, R>) {
-        let unknown =
-            self.sums.keys - self.sums.keys.saturating_sub(1) / ExactKeys::BLOCK * ExactKeys::BLOCK;
+        let unknown = self.sums.keys % ExactKeys::BLOCK;
         let first = self.position.saturating_sub(hybrid.exact.near);
         let start = self.recent.positions.partition_point(|&j| j < first);
         let start = start.min(self.recent.len().saturating_sub(unknown));
@@ -140,15 +156,15 @@ impl<R: Cached> State<R> {
         let (mut pairs, mut gathered) = (Pairs::new(), Gathered::new());
         let mut routes = Routes::new(hybrid);
         let first_tokens = hybrid.global().0;
-        let lists_matter = hybrid.exact.is_routed() || hybrid.exact.global > 0;
-        let Self { recent, lists, position, .. } = self;
+        let slots = if hybrid.exact.is_routed() { side.features } else { 0 };
+        let Self { recent, scores, lists, position, .. } = self;
         let mut start = 0;
         while start < tokens {
             let keys = walk.sums.keys;
-            if keys.is_multiple_of(ExactKeys::BLOCK) && keys > 0 && lists_matter {
+            if is_due(hybrid, lists, &walk.sums) {
                 listener.before_change(lists);
-                let new = recent.len() - ExactKeys::BLOCK;
-                Arc::make_mut(lists).update(hybrid, recent, new, &walk.sums);
+                lists.update(hybrid, recent, scores, &walk.sums);
+                scores.clear();
             }
             if keys.is_multiple_of(ExactKeys::BLOCK) && tokens >= ExactKeys::BLOCK {
                 let near = (offset + start).saturating_sub(hybrid.exact.near);
@@ -159,24 +175,25 @@ impl<R: Cached> State<R> {
             let end = end.min(tokens);
             walk.visit(inputs, mask, (start, end), &mut |mut loaded| {
                 let count = loaded.rows;
-                let projected = (loaded.projections, loaded.keys.stride);
-                let own = loaded.key_rows;
-                let many = count >= MANY;
-                recent.append(hybrid, (k, v), own, offset, projected, &loaded.keys.terms);
+                let (own, stride) = (loaded.key_rows, loaded.keys.stride);
+                let exponents = &loaded.sums.exponents;
+                let features = (&loaded.keys.features[..], stride);
+                recent.append(hybrid, (k, v), own, offset, features, exponents);
+                let projected = loaded.projections.chunks(stride).zip(&loaded.keys.terms);
+                for (row, term) in projected.take(if slots > 0 { own.len() } else { 0 }) {
+                    scores.extend(row[..slots].iter().map(|x| *x + *term));
+                }
                 if lists.first.len() < first_tokens && !own.is_empty() {
                     listener.before_change(lists);
                     let take = own.len().min(first_tokens - lists.first.len());
-                    let first = &mut Arc::make_mut(lists).first;
+                    lists.first.restore(side, exponents);
                     for n in 0..take {
-                        first.insert(first.len(), recent, recent.len() - own.len() + n);
+                        let row = recent.len() - own.len() + n;
+                        lists.first.insert(lists.first.len(), recent, row);
                     }
                 }
-                let exponents = &loaded.sums.exponents;
-                if hybrid.exact.near > 0 && recent.len() > 0 {
-                    recent.refresh(side, exponents);
-                    if many {
-                        recent.turn(listener.with_values());
-                    }
+                if hybrid.exact.near > 0 && recent.len() > 0 && count >= MANY {
+                    recent.turn(listener.with_values());
                 }
                 write_numerators(&mut loaded, hybrid.map.query.features);
                 let denominators = loaded.queries.terms.clone();
@@ -192,10 +209,8 @@ impl<R: Cached> State<R> {
                 loaded.queries.terms = denominators;
                 let p = (&loaded.queries.features[..], loaded.queries.stride);
                 routes.find(&hybrid.map.query, loaded.queries, count, lists, exponents);
-                if lists_matter {
-                    listener.before_refresh(lists, exponents);
-                    routes.refresh(hybrid, lists, count, exponents, listener.with_values());
-                }
+                listener.before_refresh(lists, exponents);
+                routes.refresh(hybrid, lists, count, exponents, listener.with_values());
                 let positions = std::mem::take(&mut rows.positions);
                 let mut correct = Correct { rows: &mut rows, pairs: &mut pairs, p };
                 visit_window(hybrid, true, &positions, recent, &mut correct);
@@ -214,8 +229,15 @@ impl<R: Cached> State<R> {
 
     pub(crate) fn size_in_bytes(&self) -> usize {
         let sums = self.sums.values.len() + self.sums.totals.len() + self.sums.exponents.len();
-        sums * size_of::<R>() + self.recent.size_in_bytes() + self.lists.size_in_bytes()
+        let numbers = (sums + self.scores.len()) * size_of::<R>();
+        numbers + self.recent.size_in_bytes() + self.lists.size_in_bytes()
     }
+}
+
+/// Whether there is a full block of keys that the lists have not seen.
+fn is_due<R: Cached>(hybrid: &Hybrid<'_, R>, lists: &Lists<R>, sums: &Sums<R>) -> bool {
+    let lists_matter = hybrid.exact.is_routed() || hybrid.exact.global > 0;
+    lists_matter && sums.keys == lists.known + ExactKeys::BLOCK
 }
 
 /// The place after so many keys from `start` on that are not masked.

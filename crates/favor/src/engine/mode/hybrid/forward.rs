@@ -193,7 +193,7 @@ fn window_blocks<R: Cached, T: Scalar<Real = R>>(
     let parts = known.visible[start..end].chunks(scratch.capacity);
     blocks.resize_with(parts.len(), || Block::new(Shape::new(hybrid.map, v.columns)));
     for (block, rows) in blocks.iter_mut().zip(parts) {
-        block.load_ready(hybrid, (k, v), rows, scratch, &known.sums.exponents, with_values)?;
+        block.load_turned(hybrid, (k, v), rows, scratch, &known.sums.exponents, with_values)?;
     }
     Ok(())
 }

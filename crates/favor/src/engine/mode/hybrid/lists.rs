@@ -3,15 +3,14 @@
 use super::block::Block;
 use super::rows::{Meeting, Pairs};
 use super::{Hybrid, Shape};
-use crate::Result;
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{Scratch, Sums};
 use crate::map::Cached;
 use crate::reference::MOST_LOG;
 use crate::simd::Real;
+use crate::{ExactKeys, Result};
 use std::collections::HashMap;
 use std::f64::consts::LOG2_E;
-use std::sync::Arc;
 
 /// The largest scores of each slot with the places they belong to, in falling order; of two equals the
 /// earlier stays ahead.
@@ -80,7 +79,8 @@ pub(crate) struct Lists<R> {
     /// Numbers of the keys that are members, and of those among them that are global.
     pub(super) ids: Ids,
     pub(super) global_ids: Vec<u32>,
-    /// Sums of the features of the keys that the lists were made of, and their exponents.
+    /// How many keys the lists were made of, the sums of their features, and the exponents of these.
+    pub(super) known: usize,
     pub(super) totals: Vec<R>,
     pub(super) exponents: Vec<R>,
 }
@@ -88,8 +88,8 @@ pub(crate) struct Lists<R> {
 /// The members of a slot.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot<R> {
-    pub(super) members: Arc<Block<R>>,
-    scores: Vec<R>,
+    pub(super) members: Block<R>,
+    pub(super) scores: Vec<R>,
     /// The number of each member.
     pub(super) ids: Vec<u32>,
 }
@@ -147,7 +147,7 @@ fn any_over<R: Real>(row: &[R], term: R, least: &[R]) -> bool {
 impl<R: Cached> Lists<R> {
     pub(super) fn new(hybrid: &Hybrid<'_, R>, shape: Shape) -> Self {
         let slots = if hybrid.exact.is_routed() { shape.features } else { 0 };
-        let slot = || Slot { members: Arc::new(Block::new(shape)), scores: vec![], ids: vec![] };
+        let slot = || Slot { members: Block::new(shape), scores: vec![], ids: vec![] };
         Self {
             first: Block::new(shape),
             worst: Block::new(shape),
@@ -156,6 +156,7 @@ impl<R: Cached> Lists<R> {
             least: vec![R::from_f64(f64::NEG_INFINITY); slots],
             ids: Ids::default(),
             global_ids: vec![],
+            known: 0,
             totals: vec![],
             exponents: vec![],
         }
@@ -186,76 +187,73 @@ impl<R: Cached> Lists<R> {
         let mut scratch = Scratch::new(side, v.columns, visible.len());
         let (first, worst) = hybrid.global();
         let first = first.min(visible.len());
-        lists.first.load(hybrid, (k, v), &visible[..first], &mut scratch)?;
+        let exponents = &sums.exponents;
+        lists.first.load(hybrid, (k, v), &visible[..first], &mut scratch, exponents)?;
         if worst > 0 {
+            let mut block = Block::new(shape);
             for rows in visible[first..].chunks(scratch.capacity) {
-                let mut block = Block::new(shape);
-                block.load(hybrid, (k, v), rows, &mut scratch)?;
-                block.refresh(side, &sums.exponents);
-                lists.offer_worst(hybrid, &block, (0, block.len()), &sums.exponents);
+                block.load(hybrid, (k, v), rows, &mut scratch, exponents)?;
+                lists.offer_worst(hybrid, &block, (0, block.len()), exponents);
             }
         }
         for (slot, list) in lists.slots.iter_mut().zip(&candidates.slots) {
             let rows: Vec<usize> = list.iter().map(|(_, place)| *place).collect();
-            let mut block = Block::new(shape);
-            block.load(hybrid, (k, v), &rows, &mut scratch)?;
-            block.refresh(side, &sums.exponents);
-            block.turn(false);
-            slot.ids = block.positions.iter().map(|&j| lists.ids.hold(j)).collect();
-            slot.members = Arc::new(block);
+            slot.members.load(hybrid, (k, v), &rows, &mut scratch, exponents)?;
+            slot.members.turn(false);
+            slot.ids = rows.iter().map(|&j| lists.ids.hold(j)).collect();
         }
         lists.note_global();
         lists.totals.clone_from(&sums.totals);
         lists.exponents.clone_from(&sums.exponents);
-        for block in [&mut lists.first, &mut lists.worst] {
-            block.refresh(side, &sums.exponents);
-            block.turn(false);
-        }
+        lists.first.turn(false);
+        lists.worst.turn(false);
         Ok(lists)
     }
 
-    /// Takes in the rows `start..` of a block whose keys are later than all before, and the sums of all.
+    /// Takes in the last keys of a block, which are later than all before, with their scores for all slots,
+    /// and the sums of all.
     pub(super) fn update(
         &mut self,
         hybrid: &Hybrid<'_, R>,
-        block: &mut Block<R>,
-        start: usize,
+        recent: &mut Block<R>,
+        scores: &[R],
         sums: &Sums<R>,
     ) {
-        let width = block.shape.width;
+        let (side, exponents) = (&hybrid.map.key, &sums.exponents);
         let (slots, most) = (self.slots.len(), hybrid.exact.members);
-        for j in start..block.len() {
-            let (row, term) = (&block.projections[j * width..][..slots], block.terms[j]);
-            if !any_over(row, term, &self.least) {
+        let start = recent.len().saturating_sub(ExactKeys::BLOCK);
+        recent.restore(side, exponents);
+        for (j, row) in (start..recent.len()).zip(scores.chunks(slots.max(1))) {
+            if !any_over(row, R::ZERO, &self.least) {
                 continue;
             }
-            for (m, slot) in self.slots.iter_mut().enumerate() {
-                let score = row[m] + term;
-                if score > self.least[m] {
-                    let at = slot.scores.partition_point(|s| *s >= score);
-                    slot.scores.insert(at, score);
-                    slot.scores.truncate(most);
-                    let members = Arc::make_mut(&mut slot.members);
-                    if members.len() == most {
+            for (m, (slot, score)) in self.slots.iter_mut().zip(row).enumerate() {
+                if *score > self.least[m] {
+                    let Slot { members, scores, ids } = slot;
+                    let at = scores.partition_point(|s| *s >= *score);
+                    if scores.len() == most {
                         self.ids.release(members.positions[most - 1]);
-                        slot.ids.pop();
+                        (scores.pop(), ids.pop());
                         members.keep(0, most - 1);
                     }
-                    members.insert(at, block, j);
-                    slot.ids.insert(at, self.ids.hold(block.positions[j]));
-                    if slot.scores.len() == most {
-                        self.least[m] = slot.scores[most - 1];
+                    scores.insert(at, *score);
+                    members.restore(side, exponents);
+                    members.insert(at, recent, j);
+                    ids.insert(at, self.ids.hold(recent.positions[j]));
+                    if scores.len() == most {
+                        self.least[m] = scores[most - 1];
                     }
                 }
             }
         }
-        if hybrid.global().1 > 0 && start < block.len() {
-            block.refresh(&hybrid.map.key, &sums.exponents);
-            self.offer_worst(hybrid, block, (start, block.len()), &sums.exponents);
+        if hybrid.global().1 > 0 {
+            self.worst.restore(side, exponents);
+            self.offer_worst(hybrid, recent, (start, recent.len()), exponents);
         }
         self.note_global();
         self.totals.clone_from(&sums.totals);
         self.exponents.clone_from(&sums.exponents);
+        self.known = sums.keys;
     }
 
     fn offer_worst(
@@ -293,19 +291,29 @@ impl<R: Cached> Lists<R> {
         &self.errors
     }
 
-    /// Puts the scores of members and the errors of worst keys back.
-    pub(super) fn restore(&mut self, members: Vec<Block<R>>, errors: Vec<f64>, most: usize) {
+    /// Puts members with their scores and the errors of worst keys back.
+    pub(super) fn restore(
+        &mut self,
+        members: Vec<(Block<R>, Vec<R>)>,
+        errors: Vec<f64>,
+        most: usize,
+    ) {
         self.errors = errors;
-        for (m, (slot, block)) in self.slots.iter_mut().zip(members).enumerate() {
-            let score = |j: usize| block.projections[j * block.shape.width + m] + block.terms[j];
-            slot.scores = (0..block.len()).map(score).collect();
-            if most > 0 && slot.scores.len() >= most {
-                self.least[m] = slot.scores[most - 1];
+        for (m, (slot, (block, scores))) in self.slots.iter_mut().zip(members).enumerate() {
+            if most > 0 && scores.len() >= most {
+                self.least[m] = scores[most - 1];
             }
             slot.ids = block.positions.iter().map(|&j| self.ids.hold(j)).collect();
-            slot.members = Arc::new(block);
+            (slot.members, slot.scores) = (block, scores);
         }
         self.note_global();
+    }
+
+    /// Forgets what the features of keys are, and first tokens beyond so many.
+    pub(super) fn undo(&mut self, first: usize) {
+        self.first.keep(0, first);
+        let slots = self.slots.iter_mut().map(|slot| &mut slot.members);
+        slots.chain([&mut self.first, &mut self.worst]).for_each(Block::forget_features);
     }
 }
 

@@ -12,7 +12,6 @@ use crate::engine::tile::Scratch;
 use crate::map::{Cached, PackedSide};
 use crate::simd::{Gemm, Layout, Prefetch};
 use std::f64::consts::LOG2_E;
-use std::sync::Arc;
 
 /// The slots that the queries of a tile prefer, and the pairs of queries and members.
 pub(super) struct Routes<R> {
@@ -125,35 +124,22 @@ impl<R: Cached> Routes<R> {
     pub(super) fn refresh(
         &self,
         hybrid: &Hybrid<'_, R>,
-        lists: &mut Arc<Lists<R>>,
+        lists: &mut Lists<R>,
         rows: usize,
         exponents: &[R],
         with_values: bool,
     ) {
-        let side = &hybrid.map.key;
-        let ready = |block: &Block<R>, rows: usize| {
-            block.is_fresh(exponents) && (rows < MANY || block.is_turned(with_values))
-        };
         let make = |block: &mut Block<R>, rows: usize| {
-            block.refresh(side, exponents);
-            if rows >= MANY {
+            block.restore(&hybrid.map.key, exponents);
+            // Few rows go by columns too, if there are few members.
+            if rows >= MANY || block.len() <= R::kernels().lanes {
                 block.turn(with_values);
             }
         };
-        if !ready(&lists.first, rows) || !ready(&lists.worst, rows) {
-            let lists = Arc::make_mut(lists);
-            make(&mut lists.first, rows);
-            make(&mut lists.worst, rows);
-        }
+        make(&mut lists.first, rows);
+        make(&mut lists.worst, rows);
         for &m in &self.used {
-            // Few rows go by columns too, if there are few members.
-            let block = &lists.slots[m].members;
-            let many = block.len() <= R::kernels().lanes;
-            let rows = if many { MANY } else { self.rows[m].len() };
-            if !ready(block, rows) {
-                let slot = &mut Arc::make_mut(lists).slots[m];
-                make(Arc::make_mut(&mut slot.members), rows);
-            }
+            make(&mut lists.slots[m].members, self.rows[m].len());
         }
     }
 
@@ -221,7 +207,7 @@ impl<R: Cached> Routes<R> {
             self.estimates.fill(R::ZERO);
         }
         for &m in &self.used {
-            let (own, block) = (&self.rows[m], &*lists.slots[m].members);
+            let (own, block) = (&self.rows[m], &lists.slots[m].members);
             let count = block.len();
             let from = pairs.multiply_some(rows, p, own, block, gathered);
             for (n, (&i, &rank)) in own.iter().zip(&self.ranks[m]).enumerate() {

@@ -6,7 +6,6 @@ use super::causal::State;
 use crate::map::Cached;
 use crate::store::{Array, File};
 use crate::{Error, Result};
-use std::sync::Arc;
 
 fn name(place: usize, what: &str) -> String {
     format!("exact.{place}.{what}")
@@ -18,7 +17,7 @@ fn wide<R: Cached>(numbers: &[R]) -> impl Iterator<Item = f64> {
 
 impl<R: Cached> State<R> {
     fn blocks(&self) -> impl Iterator<Item = &Block<R>> {
-        let slots = self.lists.slots.iter().map(|slot| &*slot.members);
+        let slots = self.lists.slots.iter().map(|slot| &slot.members);
         [&self.recent, &self.lists.first, &self.lists.worst].into_iter().chain(slots)
     }
 
@@ -36,8 +35,9 @@ impl<R: Cached> State<R> {
         put("keys", each(&|b| wide(&b.keys).collect()));
         put("values", each(&|b| wide(&b.values).collect()));
         put("constants", each(&|b| wide(&b.constants).collect()));
-        put("projections", each(&|b| wide(&b.projections).collect()));
-        put("terms", each(&|b| wide(&b.terms).collect()));
+        put("pending", wide(&self.scores).collect());
+        put("scores", self.lists.slots.iter().flat_map(|slot| wide(&slot.scores)).collect());
+        put("known", vec![self.lists.known as f64]);
         put("errors", self.lists.errors().to_vec());
         put("totals", wide(&self.lists.totals).collect());
         put("exponents", wide(&self.lists.exponents).collect());
@@ -71,16 +71,20 @@ impl<R: Cached> State<R> {
         };
         let positions: Vec<usize> = read("positions")?.into_iter().map(|p| p as usize).collect();
         let (keys, values) = (finite("keys")?, finite("values")?);
-        let (constants, terms) = (finite("constants")?, finite("terms")?);
-        let projections = finite("projections")?;
+        let (constants, pending) = (finite("constants")?, finite("pending")?);
+        let (scores, known) = (finite("scores")?, read("known")?);
         let (errors, totals) = (read("errors")?, finite("totals")?);
         let exponents: Vec<R> = read("exponents")?.into_iter().map(R::from_f64).collect();
         let fits = positions.len() == total
             && positions.iter().all(|p| *p < tokens)
             && keys.len() == total * shape.dim_padded
             && values.len() == total * shape.value_width
-            && (constants.len(), terms.len()) == (total, total)
-            && projections.len() == total * shape.width
+            && constants.len() == total
+            && scores.len() == counts[3..].iter().sum::<usize>()
+            && pending.len() <= counts[0] * self.lists.slots.len()
+            && (self.lists.slots.is_empty()
+                || pending.len().is_multiple_of(self.lists.slots.len()))
+            && known.len() == 1
             && errors.len() == counts[2]
             && errors.iter().all(|e| !e.is_nan())
             && totals.len() == exponents.len()
@@ -100,17 +104,21 @@ impl<R: Cached> State<R> {
             block.keys = cut(&keys, shape.dim_padded);
             block.values = cut(&values, shape.value_width);
             block.constants = cut(&constants, 1);
-            block.projections = cut(&projections, shape.width);
-            block.terms = cut(&terms, 1);
             block
         });
-        let lists = Arc::make_mut(&mut self.lists);
+        let lists = &mut self.lists;
         let (recent, first, worst) = (blocks.next(), blocks.next(), blocks.next());
         if let (Some(recent), Some(first), Some(worst)) = (recent, first, worst) {
             (self.recent, lists.first, lists.worst) = (recent, first, worst);
         }
-        let members: Vec<Block<R>> = blocks.collect();
+        let mut scores = scores.into_iter();
+        let members = blocks.map(|block| {
+            let own: Vec<R> = scores.by_ref().take(block.len()).collect();
+            (block, own)
+        });
+        let members: Vec<_> = members.collect();
         (lists.totals, lists.exponents) = (totals, exponents);
+        (lists.known, self.scores) = (known[0] as usize, pending);
         lists.restore(members, errors, most);
         self.position = tokens;
         Ok(())
