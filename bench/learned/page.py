@@ -73,7 +73,7 @@ What stands beside: the exact keys without features; an exact window that takes 
 `[exp(Wx), exp(−Wx)]` (arXiv 2402.04347) with the same number of features and the same exact keys, learned as long on the
 same data by autograd, routed by its own slots; the learned features with as many global keys as there are members, chosen
 as LoLA does (arXiv 2505.23666), in place of these; Nyström landmarks (Xiong et al., 2021), so many that they take as many
-operations, with an exact pseudoinverse; the plain mean of the values.
+operations, with the pseudoinverse cut off where that was best on the data that are learned from; the plain mean of the values.
 
 ## Heads
 

@@ -161,7 +161,12 @@ def main() -> None:
     folder = options.folder / ("quick" if options.quick else f"{sizes.steps}-steps")
     bench = Bench(options.data, sizes, folder)
     figures = {"speed": bench.measured("speed", bench.speed)}
-    works = {"heads": bench.heads, "model": bench.model, "task": bench.task, "fine-tuned": bench.fine_tuned}
+    works = {
+        "heads": bench.heads,
+        "task": bench.task,
+        "fine-tuned": bench.fine_tuned,
+        "model": bench.model,
+    }
     for seed in range(options.seeds):
         for name, work in works.items():
             found = bench.measured(f"{name} {seed}", lambda w=work, s=seed: w(s))

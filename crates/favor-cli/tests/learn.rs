@@ -105,6 +105,40 @@ fn learned_maps_are_no_worse_than_the_closed_form() {
 }
 
 #[test]
+fn a_budget_is_spent_over_the_heads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let [q, k, v] = qkv(folder.path(), "budget", [8, 2, 64, 8], 4);
+    let maps = path("maps.safetensors");
+    let learn = |extra: &[&str]| {
+        let base = ["learn", "--queries", &q, "--keys", &k, "--values", &v, "--features", "8"];
+        let rest = ["--near", "3", "--routed", "2x2", "--steps", "40", "--out", &maps];
+        printed(&[&base[..], &rest, extra].concat())
+    };
+    let heads = |extra: &[&str]| -> Vec<(f64, f64)> {
+        let json: Value = serde_json::from_str(&learn(&[extra, &["--json"]].concat())).unwrap();
+        assert!(json["front"].as_array().unwrap().len() > 1);
+        let heads = json["heads"].as_array().unwrap();
+        let of = |head: &Value, name: &str| head[name].as_f64().unwrap();
+        heads.iter().map(|head| (of(head, "error"), of(head, "operations"))).collect()
+    };
+    let loose = heads(&["--tolerance", "0.6"]);
+    let tight = heads(&["--tolerance", "0.05"]);
+    assert_eq!((loose.len(), tight.len()), (2, 2));
+    for (loose, tight) in loose.iter().zip(&tight) {
+        assert!(loose.0 <= 0.6 && tight.0 <= 0.05 && loose.1 < tight.1, "{loose:?} {tight:?}");
+    }
+    let operations = 1.2 * loose.iter().map(|head| head.1).sum::<f64>() / 2.0;
+    let spent = heads(&["--operations", &operations.to_string()]);
+    assert!(spent.iter().map(|head| head.1).sum::<f64>() / 2.0 <= operations, "{spent:?}");
+    // Each map knows its exact keys.
+    let base = ["inspect", "--maps", &maps, "--queries", &q, "--keys", &k, "--values", &v];
+    assert!(printed(&base).contains("mean"));
+    let text = learn(&["--tolerance", "0.3"]);
+    assert!(text.contains("at most 30") && text.contains("other budgets"), "{text}");
+}
+
+#[test]
 fn json_has_all_figures_and_the_page_stands_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();

@@ -4,11 +4,12 @@ use crate::failure::Outcome;
 use crate::routed::Routed;
 use crate::terminal::{self, Bar};
 use clap::builder::RangedU64ValueParser;
-use favor::learned::LearnOptions;
+use favor::learned::{Budget, LearnOptions};
 use favor::{ExactKeys, Family, FeatureSpec, maps_to_bytes};
 use favor_inspect::MOST_FEATURES;
+use favor_io::progress::Tick;
 use favor_io::{AtomicFile, SequenceArrays, write_atomically};
-use favor_lab::learning::learn;
+use favor_lab::learning::{learn, plan};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,9 @@ const EXAMPLES: &str = "Examples:
   favor learn --queries q.npy --keys k.npy --values v.npy --out maps.safetensors
   favor learn --queries qkv.npz:q --keys qkv.npz:k --values qkv.npz:v --features 64 --near 16 \\
       --routed 4x8 --out maps.safetensors --html report.html
-  favor learn --queries q.npy --keys k.npy --causal --steps 200 --out maps.safetensors --json";
+  favor learn --queries q.npy --keys k.npy --causal --steps 200 --out maps.safetensors --json
+  favor learn --queries q.npy --keys k.npy --values v.npy --features 128 --near 32 --routed 4x8 \
+      --tolerance 0.1 --out maps.safetensors";
 
 /// Learn feature maps from the queries and keys of attention heads.
 ///
@@ -76,6 +79,13 @@ pub(crate) struct Arguments {
     /// The maps, one per head
     #[arg(long, value_name = "FILE.safetensors", value_parser = maps_path)]
     out: PathBuf,
+    /// For each head, take the cheapest of features and exact keys up to those given, or exact attention,
+    /// whose relative error on held-out sequences is at most this
+    #[arg(long, value_name = "ERROR", conflicts_with_all = ["operations", "html"])]
+    tolerance: Option<f64>,
+    /// The same with as little error as this many multiply-adds per token and head, on average, allow
+    #[arg(long, value_name = "N", conflicts_with = "html")]
+    operations: Option<f64>,
     /// Print JSON at full precision instead of a table
     #[arg(long)]
     json: bool,
@@ -113,6 +123,19 @@ impl Arguments {
             .cancel(Some(terminal::stopped()));
         let spec = FeatureSpec::new(self.family, self.features).seed(self.seed);
         let bar = Bar::new("learn");
+        let budget =
+            self.tolerance.map(Budget::Error).or(self.operations.map(Budget::Operations));
+        if let Some(budget) = budget {
+            let listener = |tick: Tick<'_>| bar.show(tick);
+            let found = plan(&arrays, spec, self.causal, &options, budget, &listener)?;
+            drop(bar);
+            write_atomically(&self.out, &maps_to_bytes(&found.maps())?)?;
+            return terminal::print(&if self.json {
+                found.to_json()
+            } else {
+                found.to_text(&self.out)
+            });
+        }
         let found = learn(&arrays, spec, self.causal, &options, &|tick| bar.show(tick))?;
         drop(bar);
         let maps = maps_to_bytes(&found.maps())?;

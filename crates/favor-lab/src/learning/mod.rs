@@ -5,13 +5,16 @@ mod front;
 mod image;
 mod page;
 mod picture;
+mod plan;
 mod text;
+
+pub use plan::{Plan, plan};
 
 use crate::{Error, Result};
 use favor::learned::{
     Calibration, HeadReport, LearnOptions, LearnProgress, LearnedHead, learn_maps,
 };
-use favor::{FeatureMap, FeatureSpec, Kernel, LearnedFrom};
+use favor::{ExactKeys, FeatureMap, FeatureSpec, Kernel, LearnedFrom};
 use favor_io::SequenceArrays;
 use favor_io::numbers::figures;
 use favor_io::progress::{Listener, Tick};
@@ -59,30 +62,42 @@ pub fn learn(
     options: &LearnOptions<'_>,
     listener: &Listener<'_>,
 ) -> Result<Learning> {
-    let tokens = arrays.keys().shape()[2];
-    if options.exact.is_routed() && options.exact.members > tokens {
-        let reason = format!("{} members of a slot, of {tokens} keys", options.exact.members);
-        return Err(Error::invalid("exact keys", reason));
-    }
+    check_members(arrays, options.exact)?;
     let spec = spec.kernel(Kernel::attention(arrays.dim()));
-    let values = arrays.values().map(|v| v.tensor()).transpose()?;
-    let data = Calibration::new(arrays.queries().tensor()?, arrays.keys().tensor()?);
-    let progress = |p: LearnProgress| {
-        let what = format!("held-out loss {}", figures(p.held_out));
-        listener(Tick { done: p.done as u64, total: p.total as u64, what: &what });
-    };
+    let progress = |p: LearnProgress| told(listener, p);
     listener(Tick { done: 0, total: (arrays.heads() * options.steps) as u64, what: "" });
     let options = options.progress(Some(&progress));
-    let heads = learn_maps(spec, data.values(values).causal(causal), &options)?;
+    let heads = learn_maps(spec, calibration(arrays, causal)?, &options)?;
     Ok(Learning {
         sources: arrays.sources(),
         spec,
         sequences: arrays.sequences(),
-        tokens,
+        tokens: arrays.keys().shape()[2],
         dim: arrays.dim(),
         has_values: arrays.values().is_some(),
         heads,
     })
+}
+
+/// Refuses lists that are longer than a sequence.
+fn check_members(arrays: &SequenceArrays, exact: ExactKeys) -> Result<()> {
+    let tokens = arrays.keys().shape()[2];
+    if exact.is_routed() && exact.members > tokens {
+        let reason = format!("{} members of a slot, of {tokens} keys", exact.members);
+        return Err(Error::invalid("exact keys", reason));
+    }
+    Ok(())
+}
+
+fn calibration(arrays: &SequenceArrays, causal: bool) -> Result<Calibration<'_, f32>> {
+    let values = arrays.values().map(|v| v.tensor()).transpose()?;
+    let data = Calibration::new(arrays.queries().tensor()?, arrays.keys().tensor()?);
+    Ok(data.values(values).causal(causal))
+}
+
+fn told(listener: &Listener<'_>, p: LearnProgress) {
+    let what = format!("held-out loss {}", figures(p.held_out));
+    listener(Tick { done: p.done as u64, total: p.total as u64, what: &what });
 }
 
 impl Learning {

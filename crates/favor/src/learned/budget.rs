@@ -21,6 +21,8 @@ pub enum Budget {
 pub struct HeadPlan {
     /// The map; switched off where the exact keys alone were best.
     pub map: FeatureMap,
+    /// Whether it is not.
+    pub has_features: bool,
     /// The exact keys, all of them where the head is to be exact.
     pub exact: ExactKeys,
     /// What it costs and how far it is off.
@@ -107,6 +109,7 @@ pub fn plan_heads<T: Scalar>(
         let kl = (*divergence, *divergence);
         Ok(HeadPlan {
             map: head.map(numbers, *exact, map.is_none(), kl)?,
+            has_features: map.is_some(),
             exact: *exact,
             point: *point,
         })

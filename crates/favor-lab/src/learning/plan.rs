@@ -1,0 +1,148 @@
+//! A budget spent over the heads of a layer, as a table for people and as JSON.
+
+use super::{calibration, check_members, told};
+use crate::Result;
+use favor::learned::{Budget, HeadPlan, LayerPlan, LearnOptions, LearnProgress, plan_heads};
+use favor::{FeatureMap, FeatureSpec, Kernel};
+use favor_io::SequenceArrays;
+use favor_io::numbers::percent;
+use favor_io::progress::Listener;
+use favor_io::table::Table;
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::Path;
+
+/// How the heads of a layer are computed within a budget, and what other budgets would give.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Where the arrays came from, if it is known.
+    pub sources: Option<String>,
+    /// What the heads may cost.
+    pub budget: Budget,
+    /// The heads, and the front of error against cost.
+    pub layer: LayerPlan,
+}
+
+/// Learns maps of several sizes for each head and spends the budget where it lowers the error most.
+///
+/// ```
+/// use favor::learned::{Budget, LearnOptions};
+/// use favor::{ExactKeys, Family, FeatureSpec, draw::Stream};
+/// use favor_io::{SequenceArrays, Sequences, progress};
+/// use favor_lab::learning::plan;
+/// let mut noise = Stream::new(1, 0);
+/// let mut array = || Sequences::new((0..4 * 32 * 4).map(|_| noise.normal()).collect(), &[4, 1, 32, 4]);
+/// let arrays = SequenceArrays::new(array()?, array()?, Some(array()?))?;
+/// let spec = FeatureSpec::new(Family::Balanced, 8);
+/// let options = LearnOptions::new().exact(ExactKeys::NONE.near(4)).steps(20);
+/// let found = plan(&arrays, spec, false, &options, Budget::Error(0.3), &progress::silent)?;
+/// assert!(found.layer.heads[0].point.error <= 0.3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn plan(
+    arrays: &SequenceArrays,
+    spec: FeatureSpec,
+    causal: bool,
+    options: &LearnOptions<'_>,
+    budget: Budget,
+    listener: &Listener<'_>,
+) -> Result<Plan> {
+    check_members(arrays, options.exact)?;
+    let spec = spec.kernel(Kernel::attention(arrays.dim()));
+    let progress = |p: LearnProgress| told(listener, p);
+    let options = options.progress(Some(&progress));
+    let layer = plan_heads(spec, calibration(arrays, causal)?, &options, budget)?;
+    Ok(Plan { sources: arrays.sources(), budget, layer })
+}
+
+impl Plan {
+    /// The maps, one per head.
+    pub fn maps(&self) -> Vec<FeatureMap> {
+        self.layer.heads.iter().map(|head| head.map.clone()).collect()
+    }
+
+    /// A table with one line per head, the front, and where the maps are.
+    pub fn to_text(&self, maps: &Path) -> String {
+        let mut out = String::new();
+        if let Some(sources) = &self.sources {
+            let _ = writeln!(out, "{sources}");
+        }
+        let _ = match self.budget {
+            Budget::Error(most) => {
+                writeln!(out, "As cheap as errors of at most {} allow:\n", percent(most))
+            }
+            Budget::Operations(most) => {
+                writeln!(out, "At most {most} operations per token and head on average:\n")
+            }
+        };
+        let mut table = Table::new("head");
+        for name in ["features", "exact keys", "error", "operations"] {
+            table.column("", name);
+        }
+        for (h, head) in self.layer.heads.iter().enumerate() {
+            let Line { features, exact_keys, error, operations } = Line::of(head);
+            let operations = format!("{operations:.0}");
+            table.row(vec![
+                h.to_string(),
+                features.to_string(),
+                exact_keys,
+                percent(error),
+                operations,
+            ]);
+        }
+        out.push_str(&table.render("  "));
+        let _ = writeln!(out, "\nWhat other budgets would give:\n");
+        let mut table = Table::new("operations");
+        table.column("", "error");
+        // From the cheapest to exact attention, a few between.
+        let front = &self.layer.front;
+        let step = front.len().div_ceil(10).max(1);
+        let last = front.len().saturating_sub(1);
+        for (n, point) in front.iter().enumerate() {
+            if n % step == 0 || n == last {
+                table.row(vec![format!("{:.0}", point.operations), percent(point.error)]);
+            }
+        }
+        out.push_str(&table.render("  "));
+        let _ = writeln!(out, "\nThe maps are in {}, each with its exact keys.", maps.display());
+        out
+    }
+
+    /// JSON at full precision.
+    pub fn to_json(&self) -> String {
+        let report = Report {
+            heads: self.layer.heads.iter().map(Line::of).collect(),
+            front: self.layer.front.iter().map(|p| (p.operations, p.error)).collect(),
+        };
+        // Nothing in here that JSON cannot hold.
+        serde_json::to_string_pretty(&report).unwrap_or_else(|_| "null".to_owned()) + "\n"
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    heads: Vec<Line>,
+    /// Operations per token and head, and the error.
+    front: Vec<(f64, f64)>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    /// 0 where the exact keys are alone.
+    features: usize,
+    exact_keys: String,
+    error: f64,
+    operations: f64,
+}
+
+impl Line {
+    fn of(head: &HeadPlan) -> Self {
+        Self {
+            features: if head.has_features { head.map.features() } else { 0 },
+            exact_keys: if head.exact.is_all() { "all".into() } else { head.exact.to_string() },
+            error: head.point.error,
+            operations: head.point.operations,
+        }
+    }
+}
