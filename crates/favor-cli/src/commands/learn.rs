@@ -123,8 +123,7 @@ impl Arguments {
             .cancel(Some(terminal::stopped()));
         let spec = FeatureSpec::new(self.family, self.features).seed(self.seed);
         let bar = Bar::new("learn");
-        let budget =
-            self.tolerance.map(Budget::Error).or(self.operations.map(Budget::Operations));
+        let budget = self.tolerance.map(Budget::Error).or(self.operations.map(Budget::Operations));
         if let Some(budget) = budget {
             let listener = |tick: Tick<'_>| bar.show(tick);
             let found = plan(&arrays, spec, self.causal, &options, budget, &listener)?;
