@@ -119,18 +119,27 @@ def log_estimates(p: Tensor, s: Tensor) -> Tensor:
     return ((p - row).exp() @ s.mT).log() + row - torch.tensor(float(s.shape[-1])).log()
 
 
-def members(p: Tensor, s: Tensor, mask: Tensor | None, routed: tuple[int, int]) -> Tensor:
-    """The pairs of queries and members of the slots that they prefer."""
+def members(
+    p: Tensor, s: Tensor, mask: Tensor | None, routed: tuple[int, int], bonus: Tensor | None = None
+) -> Tensor:
+    """The pairs of queries and members of the slots that they prefer; a bonus for keys helps them in."""
     if mask is not None:
         s = s.masked_fill(~mask[:, None, :, None], -torch.inf)
     slots = (p + s.logsumexp(2, keepdim=True)).topk(routed[0], 3).indices
-    held = s.topk(min(routed[1], s.shape[2]), 2).indices
+    held = (s if bonus is None else s + bonus[..., None]).topk(min(routed[1], s.shape[2]), 2).indices
     holds = torch.zeros_like(s, dtype=torch.bool).scatter(2, held, True)
     prefers = torch.zeros_like(p, dtype=torch.bool).scatter(3, slots, True)
     return (prefers.float() @ holds.float().mT) > 0
 
 
-def with_features(features: Features, keys: Keys, *, far: bool = True, global_keys: int = 0) -> Attend:
+def with_features(
+    features: Features,
+    keys: Keys,
+    *,
+    far: bool = True,
+    global_keys: int = 0,
+    by_norm: bool = False,
+) -> Attend:
     """Features and exact keys in one normalisation, or the exact keys alone; with keys that are exact for
     all queries, chosen as LoLA does (arXiv 2505.23666): those whose value the features recall worst."""
 
@@ -141,7 +150,8 @@ def with_features(features: Features, keys: Keys, *, far: bool = True, global_ke
         if keys.near:
             near |= window(keys.near, q.shape[2])
         if keys.routed:
-            near |= members(p, s, mask, keys.routed)
+            bonus = v.double().norm(dim=-1).log() if by_norm else None
+            near |= members(p, s, mask, keys.routed, bonus)
         if global_keys:
             recalled = average(_masked(log_estimates(features.logs(k, "query"), s), mask), v.double())
             off = (recalled - v).norm(dim=-1)

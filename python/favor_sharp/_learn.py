@@ -39,6 +39,7 @@ def learn_maps(
     steps: int = 800,
     batch: int = 4,
     rate: float | None = None,
+    outputs: float | None = None,
     holdout: float = 0.25,
     seed: int = 0,
     threads: int | None = None,
@@ -66,6 +67,9 @@ def learn_maps(
         False at padding. With as many queries as keys it is theirs too.
     steps, batch, rate
         Steps of the optimiser, sequences in each, and its largest rate, by default the library's.
+    outputs : float
+        The share of the error of outputs in the objective's second half, beside the divergence of the
+        weights; by default the library's.
     holdout : float
         The part of the sequences that is not learned from, but measured on.
     seed : int
@@ -97,6 +101,7 @@ def learn_maps(
         steps=steps,
         batch=batch,
         rate=rate,
+        outputs=outputs,
         holdout=holdout,
         seed=seed,
         threads=threads,

@@ -332,6 +332,7 @@ def learn_maps(
     steps: int = 800,
     batch: int = 4,
     rate: float | None = None,
+    outputs: float | None = None,
     holdout: float = 0.25,
     seed: int = 0,
     threads: int | None = None,

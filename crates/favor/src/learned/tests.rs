@@ -1,11 +1,11 @@
-//! The gradient against finite differences, and the weights against the plain definition.
+//! The gradient against finite differences and autograd, and the weights against the plain definition.
 
 use super::gradient::add_gradient;
 use super::measure::measure;
-use super::numbers::{Coordinates, Numbers};
+use super::numbers::{Coordinates, Numbers, Shape};
 use super::probes::{ProbeRows, probes};
 use super::sequence::{Raw, Sequence};
-use super::weights::{View, Weights};
+use super::weights::{TILE, View, Weights};
 use crate::diagnose::relative_error;
 use crate::draw::Stream;
 use crate::map::{Learned, LearnedFrom, Probes};
@@ -164,6 +164,105 @@ fn the_gradient_is_that_of_the_objective() {
                 off < bound,
                 "case {c}, part {part}, outputs {outputs}: {expected:e} for {found:e}"
             );
+        }
+    }
+}
+
+/// Numbers of a vector without padding, by their names: matrices have one row per feature.
+fn named(numbers: &Numbers<f64>) -> Vec<(&'static str, Vec<Vec<f64>>)> {
+    let Shape { features, dim, features_padded, dim_padded } = numbers.shape;
+    let p = numbers.parts();
+    let row = |m: usize| (0..dim).map(|l| p.query[l * features_padded + m]).collect();
+    vec![
+        ("query", (0..features).map(row).collect()),
+        ("key", (0..features).map(|m| p.key[m * dim_padded..][..dim].to_vec()).collect()),
+        ("constants", vec![p.constants[..features].to_vec()]),
+        ("query_rho", vec![p.query_rho.to_vec()]),
+        ("key_rho", vec![p.key_rho.to_vec()]),
+    ]
+}
+
+/// The cases that `autograd.json` has gradients of.
+fn cases_of_autograd() -> Vec<(usize, Case, f64)> {
+    let some = cases().into_iter().enumerate().filter(|(c, _)| [0, 3, 4, 7].contains(c));
+    some.flat_map(|(c, case)| {
+        let again = cases().swap_remove(c);
+        [(c, case, 0.0), (c, again, 0.6)]
+    })
+    .collect()
+}
+
+/// Writes what `autograd.py` reads.
+#[test]
+#[ignore = "writes, and checks nothing"]
+fn cases_as_json() {
+    for (number, case, outputs) in cases_of_autograd() {
+        let Sequence { query_places, key_places, stride, .. } = &case.sequence;
+        let (q, k) = (query_places.len(), key_places.len());
+        let s = &case.sequence;
+        let mut weights = case.weights();
+        weights.load(&case.numbers, s, case.view);
+        let mut exact = vec![];
+        for queries in case.queries().chunks(TILE) {
+            weights.tile(&case.numbers, s, case.view, queries);
+            exact.extend(weights.rows.iter().map(|row| row.exact_keys().collect::<Vec<_>>()));
+        }
+        let logit = |i: usize, j: usize| {
+            let inner = (0..DIM).map(|l| s.queries[i * DIM + l] * s.keys[l * stride + j]);
+            inner.sum::<f64>() + s.key_constants[j] + s.query_constants[i]
+        };
+        let values = s.values.as_ref().unwrap();
+        let mut json = serde_json::json!({
+            "case": number,
+            "outputs": outputs,
+            "z_q": s.query_coordinates.chunks(DIM).collect::<Vec<_>>(),
+            "z_k": (0..k)
+                .map(|j| (0..DIM).map(|l| s.key_coordinates[l * stride + j]).collect::<Vec<_>>())
+                .collect::<Vec<_>>(),
+            "query_terms": s.query_terms,
+            "key_terms": s.key_terms[..k],
+            "logits": (0..q)
+                .map(|i| (0..k).map(|j| logit(i, j)).collect::<Vec<_>>())
+                .collect::<Vec<_>>(),
+            "values": values.numbers.chunks(values.width).map(|r| &r[..DIM]).collect::<Vec<_>>(),
+            "seen": (0..q).map(|i| s.seen(i, case.view.causal)).collect::<Vec<_>>(),
+            "exact": exact,
+        });
+        for (name, rows) in named(&case.numbers) {
+            let one = rows.len() == 1;
+            json[name] = if one { serde_json::json!(rows[0]) } else { serde_json::json!(rows) };
+        }
+        println!("{json}");
+    }
+}
+
+/// The gradient against PyTorch's autograd on a plain form of the objective (`autograd.py`).
+#[test]
+fn the_gradient_is_that_of_autograd() {
+    let wanted: Vec<serde_json::Value> =
+        serde_json::from_str(include_str!("autograd.json")).unwrap();
+    let all = cases_of_autograd();
+    assert_eq!(wanted.len(), all.len());
+    for (wanted, (number, case, outputs)) in wanted.iter().zip(all) {
+        assert_eq!(
+            (wanted["case"].as_u64(), wanted["outputs"].as_f64()),
+            (Some(number as u64), Some(outputs))
+        );
+        let mut gradient = Numbers::zeros(case.numbers.shape);
+        let (mut weights, queries) = (case.weights(), case.queries());
+        let (numbers, sequence, view) = (&case.numbers, &case.sequence, case.view);
+        add_gradient(&mut weights, numbers, sequence, view, &queries, outputs, &mut gradient);
+        for (name, rows) in named(&gradient) {
+            let ours: Vec<f64> = rows.into_iter().flatten().collect();
+            let theirs: Vec<f64> =
+                wanted[name].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+            assert_eq!(ours.len(), theirs.len());
+            let largest = theirs.iter().fold(0.0_f64, |m, x| m.max(x.abs()));
+            for (a, b) in ours.iter().zip(&theirs) {
+                // Some hundred sums in another order; what cancels is zero to rounding.
+                let off = (a - b).abs();
+                assert!(off < 1e-11 * largest.max(1e-3), "case {number}, {name}: {a:e} for {b:e}");
+            }
         }
     }
 }
