@@ -1,7 +1,7 @@
 //! Decoding: the sums over all tokens so far, one token at a time in `O(M·d)` however many came
 //! before.
 
-use super::mode::{Hybrid, State, StateUndo, walk};
+use super::mode::{Hybrid, State, StateUndo, Tools, walk};
 use crate::engine::tensor::{Scalar, Tensor};
 use crate::engine::tile::Sums;
 use crate::store::{Array, Kind};
@@ -293,7 +293,11 @@ pub(crate) fn advance<T: Scalar>(state: &mut DecodeState<T>, inputs: Qkv<'_, T>)
     };
     let mut parts = std::mem::take(&mut state.parts);
     let state_of = &*state;
-    let one = |i: usize, part: &mut Part<T::Real>, out: &mut [T]| -> Result<Undo<T::Real>> {
+    let one = |i: usize,
+               part: &mut Part<T::Real>,
+               out: &mut [T],
+               tools: &mut Option<Tools<T::Real>>|
+     -> Result<Undo<T::Real>> {
         let map = state_of.map(i);
         match part {
             Part::Features(sums) => {
@@ -303,18 +307,18 @@ pub(crate) fn advance<T: Scalar>(state: &mut DecodeState<T>, inputs: Qkv<'_, T>)
             }
             Part::Hybrid(part) => {
                 let hybrid = Hybrid::new(map, state_of.exact_of(i)).ok_or_else(not_positive)?;
-                part.advance(&hybrid, inputs(i), out).map(Undo::Hybrid)
+                part.advance(&hybrid, inputs(i), out, tools).map(Undo::Hybrid)
             }
         }
     };
     let outputs = out.chunks_mut(length * columns);
     // A single token is too little work to share out.
     let undos: Vec<Result<_>> = if length * batch * heads < 64 {
-        let work = outputs.zip(&mut parts).enumerate();
-        work.map(|(i, (out, part))| one(i, part, out)).collect()
+        let (work, mut tools) = (outputs.zip(&mut parts).enumerate(), None);
+        work.map(|(i, (out, part))| one(i, part, out, &mut tools)).collect()
     } else {
         let work: Vec<_> = outputs.zip(&mut parts).enumerate().collect();
-        work.into_par_iter().map(|(i, (out, part))| one(i, part, out)).collect()
+        work.into_par_iter().map(|(i, (out, part))| one(i, part, out, &mut None)).collect()
     };
     let failed = undos.iter().any(Result::is_err);
     let mut result = Ok(());

@@ -17,7 +17,7 @@ pub(crate) use causal_backward::backward_causal;
 pub(crate) use exact::exact_head;
 pub(crate) use exact_backward::exact_backward;
 pub(crate) use forward::{forward, visible};
-pub(crate) use hybrid::{Hybrid, State, StateUndo};
+pub(crate) use hybrid::{Hybrid, State, StateUndo, Tools};
 pub(crate) use key_sums::{add_keys, apply_sums};
 pub use product::{ProductGradients, kernel_product, kernel_product_backward};
 pub(crate) use product::{product, product_backward};

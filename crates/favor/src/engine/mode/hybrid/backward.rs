@@ -210,7 +210,7 @@ impl<R: Cached> Hybrid<'_, R> {
             weights: vec![],
             exponents: vec![],
         };
-        state.lead(self, (head.q, head.k, head.v), head.mask, &mut walk)?;
+        state.lead(self, (head.q, head.k, head.v), head.mask, &mut walk, &mut None)?;
         let BackwardWalk { mut way, stops, .. } = walk;
         way.keys.add_lists(&state.lists);
         causal_backward::key_gradients(self.map, &stops, head, gradients.k, gradients.v)?;

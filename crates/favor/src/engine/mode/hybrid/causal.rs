@@ -43,6 +43,41 @@ pub(super) struct Done<'a, 'w, R: Cached> {
     pub(super) routes: &'a Routes<R>,
 }
 
+/// Memory for the tiles of a walk, which can serve the next one.
+pub(crate) struct Tools<R: Cached> {
+    rows: QueryRows<R>,
+    pairs: Pairs<R>,
+    gathered: Gathered<R>,
+    routes: Routes<R>,
+    /// What it is large enough for.
+    shape: Shape,
+    capacity: usize,
+    exact: ExactKeys,
+}
+
+impl<R: Cached> Tools<R> {
+    /// These tools, or others if they are of the wrong size.
+    fn fitting<'t>(
+        tools: &'t mut Option<Self>,
+        hybrid: &Hybrid<'_, R>,
+        shape: Shape,
+        capacity: usize,
+    ) -> &'t mut Self {
+        let exact = hybrid.exact;
+        let fits = |t: &Self| (t.shape, t.exact) == (shape, exact) && t.capacity >= capacity;
+        *tools = tools.take().filter(fits);
+        tools.get_or_insert_with(|| Self {
+            rows: QueryRows::new(shape, capacity),
+            pairs: Pairs::new(),
+            gathered: Gathered::new(),
+            routes: Routes::new(hybrid),
+            shape,
+            capacity,
+            exact,
+        })
+    }
+}
+
 /// What is told of a walk.
 pub(super) trait Listener<R: Cached> {
     /// The lists are about to change.
@@ -75,6 +110,7 @@ impl<R: Cached> State<R> {
         hybrid: &Hybrid<'_, R>,
         inputs: Inputs<'_, T>,
         out: &mut [T],
+        tools: &mut Option<Tools<R>>,
     ) -> Result<StateUndo<R>> {
         let columns = inputs.2.columns;
         let mut outputs = Outputs { out, columns, position: self.position };
@@ -93,7 +129,7 @@ impl<R: Cached> State<R> {
                 first: self.lists.first.len(),
             }
         };
-        match self.lead(hybrid, inputs, None, &mut outputs) {
+        match self.lead(hybrid, inputs, None, &mut outputs, tools) {
             Ok(()) => Ok(undo),
             Err(error) => {
                 self.undo(undo);
@@ -145,6 +181,7 @@ impl<R: Cached> State<R> {
         inputs: Inputs<'_, T>,
         mask: Option<&[bool]>,
         listener: &mut dyn Listener<R>,
+        tools: &mut Option<Tools<R>>,
     ) -> Result<()> {
         let (q, k, v) = inputs;
         let (offset, tokens) = (self.position, q.rows);
@@ -152,9 +189,9 @@ impl<R: Cached> State<R> {
         let sums = std::mem::replace(&mut self.sums, Sums::new(side, 0));
         let mut walk = Walk::new(hybrid.map, sums, v.columns, tokens).keeping_projections();
         let shape = Shape::new(hybrid.map, v.columns);
-        let mut rows = QueryRows::new(shape, walk.query_scratch().capacity);
-        let (mut pairs, mut gathered) = (Pairs::new(), Gathered::new());
-        let mut routes = Routes::new(hybrid);
+        let capacity = walk.query_scratch().capacity;
+        let Tools { rows, pairs, gathered, routes, .. } =
+            Tools::fitting(tools, hybrid, shape, capacity);
         let first_tokens = hybrid.global().0;
         let slots = if hybrid.exact.is_routed() { side.features } else { 0 };
         let Self { recent, scores, lists, position, .. } = self;
@@ -212,13 +249,13 @@ impl<R: Cached> State<R> {
                 listener.before_refresh(lists, exponents);
                 routes.refresh(hybrid, lists, count, exponents, listener.with_values());
                 let positions = std::mem::take(&mut rows.positions);
-                let mut correct = Correct { rows: &mut rows, pairs: &mut pairs, p };
+                let mut correct = Correct { rows, pairs, p };
                 visit_window(hybrid, true, &positions, recent, &mut correct);
                 visit_global(hybrid, true, &positions, lists, &mut correct);
                 rows.positions = positions;
-                routes.correct(hybrid, lists, &mut rows, (&mut pairs, &mut gathered), p);
+                routes.correct(hybrid, lists, rows, (pairs, gathered), p);
                 rows.check::<T>()?;
-                listener.tile(Done { rows: &rows, loaded, recent, lists, routes: &routes })
+                listener.tile(Done { rows, loaded, recent, lists, routes })
             })?;
             start = end;
         }
@@ -273,6 +310,6 @@ impl<R: Cached> Hybrid<'_, R> {
     ) -> Result<()> {
         let columns = inputs.2.columns;
         let mut outputs = Outputs { out, columns, position: 0 };
-        State::new(self, columns).lead(self, inputs, mask, &mut outputs)
+        State::new(self, columns).lead(self, inputs, mask, &mut outputs, &mut None)
     }
 }

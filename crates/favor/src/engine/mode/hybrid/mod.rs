@@ -26,7 +26,7 @@ mod rows;
 mod store;
 mod tile;
 
-pub(crate) use causal::{State, StateUndo};
+pub(crate) use causal::{State, StateUndo, Tools};
 
 use crate::engine::tensor::Scalar;
 use crate::map::{Cached, PackedMap, Probes};
@@ -77,7 +77,7 @@ impl<'m, R: Cached> Hybrid<'m, R> {
 }
 
 /// The sizes of rows in blocks and tiles.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     dim: usize,
     dim_padded: usize,

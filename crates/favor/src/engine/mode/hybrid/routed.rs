@@ -18,10 +18,13 @@ pub(super) struct Routes<R> {
     /// In falling order, `slots` of them per row.
     preferred: Vec<usize>,
     slots: usize,
-    /// Rows and ranks of each slot, for the slots that are preferred by any.
-    rows: Vec<Vec<usize>>,
-    ranks: Vec<Vec<usize>>,
+    /// The slots that any row prefers. Rows and ranks of slot `used[n]` are those from `starts[n]` on.
     used: Vec<usize>,
+    starts: Vec<usize>,
+    rows: Vec<usize>,
+    ranks: Vec<usize>,
+    /// One number per slot.
+    places: Vec<usize>,
     totals: Vec<R>,
     scores: Vec<R>,
     /// Logits, then weights, and estimates: `members` numbers per slot, one row of whole vectors per query.
@@ -44,9 +47,11 @@ impl<R: Cached> Routes<R> {
         Self {
             preferred: vec![],
             slots,
-            rows: vec![vec![]; features],
-            ranks: vec![vec![]; features],
             used: vec![],
+            starts: vec![],
+            rows: vec![],
+            ranks: vec![],
+            places: vec![0; features],
             totals: vec![],
             scores: vec![],
             weights: vec![],
@@ -69,14 +74,11 @@ impl<R: Cached> Routes<R> {
         exponents: &[R],
     ) {
         let (p, stride) = (&queries.features[..], queries.stride);
-        for m in self.used.drain(..) {
-            self.rows[m].clear();
-            self.ranks[m].clear();
-        }
+        self.used.clear();
         if self.slots == 0 || lists.totals.is_empty() {
             return;
         }
-        let features = self.rows.len();
+        let features = self.places.len();
         let rise = |m: usize| (lists.exponents[m].to_f64() - exponents[m].to_f64()).max(-2000.0);
         let total = |m: usize| {
             let now = lists.exponents[m] == exponents[m];
@@ -110,14 +112,38 @@ impl<R: Cached> Routes<R> {
                 self.scores.extend((0..features).map(|m| R::from_f64(log(m).max(least))));
                 take_largest(&mut self.scores, out);
             }
-            for (rank, &m) in out.iter().enumerate() {
-                if self.rows[m].is_empty() {
-                    self.used.push(m);
-                }
-                self.rows[m].push(i);
-                self.ranks[m].push(rank);
-            }
         }
+        self.group();
+    }
+
+    /// Sorts rows by the slots that they prefer.
+    fn group(&mut self) {
+        let Self { preferred, slots, used, starts, rows, ranks, places, .. } = self;
+        places.fill(0);
+        preferred.iter().for_each(|&m| places[m] += 1);
+        starts.clear();
+        let mut start = 0;
+        for (m, place) in places.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
+            used.push(m);
+            starts.push(start);
+            let count = std::mem::replace(place, start);
+            start += count;
+        }
+        starts.push(start);
+        rows.resize(start, 0);
+        ranks.resize(start, 0);
+        for (n, &m) in preferred.iter().enumerate() {
+            (rows[places[m]], ranks[places[m]]) = (n / *slots, n % *slots);
+            places[m] += 1;
+        }
+    }
+
+    /// The slots that any row prefers, with these rows and the ranks that the slot has for them.
+    fn groups(&self) -> impl Iterator<Item = (usize, &[usize], &[usize])> {
+        self.used.iter().zip(self.starts.windows(2)).map(|(&m, range)| {
+            let range = range[0]..range[1];
+            (m, &self.rows[range.clone()], &self.ranks[range])
+        })
     }
 
     /// Brings the blocks that the tile will meet up to date.
@@ -138,8 +164,8 @@ impl<R: Cached> Routes<R> {
         };
         make(&mut lists.first, rows);
         make(&mut lists.worst, rows);
-        for &m in &self.used {
-            make(&mut lists.slots[m].members, self.rows[m].len());
+        for (m, rows, _) in self.groups() {
+            make(&mut lists.slots[m].members, rows.len());
         }
     }
 
@@ -206,19 +232,21 @@ impl<R: Cached> Routes<R> {
             self.weights.fill(hidden());
             self.estimates.fill(R::ZERO);
         }
-        for &m in &self.used {
-            let (own, block) = (&self.rows[m], &lists.slots[m].members);
+        let (mut weights, mut estimates) =
+            (std::mem::take(&mut self.weights), std::mem::take(&mut self.estimates));
+        for (m, own, ranks) in self.groups() {
+            let block = &lists.slots[m].members;
             let count = block.len();
             let from = pairs.multiply_some(rows, p, own, block, gathered);
-            for (n, (&i, &rank)) in own.iter().zip(&self.ranks[m]).enumerate() {
+            for (n, (&i, &rank)) in own.iter().zip(ranks).enumerate() {
                 let at = i * width + rank * members;
                 let logits = &pairs.weights[n * from..][..count];
-                let to = self.weights[at..at + count].iter_mut().zip(logits);
+                let to = weights[at..at + count].iter_mut().zip(logits);
                 to.zip(&pairs.constants).for_each(|((to, x), c)| *to = *x + *c);
-                self.estimates[at..at + count]
-                    .copy_from_slice(&pairs.estimates[n * from..][..count]);
+                estimates[at..at + count].copy_from_slice(&pairs.estimates[n * from..][..count]);
             }
         }
+        (self.weights, self.estimates) = (weights, estimates);
     }
 
     /// Hides members that are in the window, global, or members of a slot that the query prefers more.
@@ -260,8 +288,7 @@ impl<R: Cached> Routes<R> {
         mut visit: impl FnMut(usize, &[usize], &Block<R>, Hide<'_, R>),
     ) {
         let (width, members) = (self.width, hybrid.exact.members);
-        for &m in &self.used {
-            let (rows, ranks) = (&self.rows[m], &self.ranks[m]);
+        for (m, rows, ranks) in self.groups() {
             let block = &lists.slots[m].members;
             visit(m, rows, block, &mut |n, w, h| {
                 let at = rows[n] * width + ranks[n] * members;
