@@ -104,7 +104,9 @@ def state_size(model: GPT2LMHeadModel, ids: Tensor) -> tuple[int, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("text", type=Path)
     parser.add_argument("--length", type=int, default=1024, help="tokens of a sequence")
     parser.add_argument("--minutes", type=float, default=6, help="time of training")
@@ -161,7 +163,9 @@ def main() -> None:
     for name, value in found.items():
         print(f"  {value:7.4f}  {100 * (value / found['exact'] - 1):+6.2f} %  {name}")
     whole = 2 * 4 * WIDTH * LAYERS * length
-    print(f"state: {middle} bytes after half of a piece, {size} at its end; a cache of all keys {whole}")
+    print(
+        f"state: {middle} bytes after half of a piece, {size} at its end; a cache of all keys {whole}"
+    )
 
 
 if __name__ == "__main__":

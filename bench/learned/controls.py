@@ -34,6 +34,9 @@ class Keys:
         return self.routed[0] * self.routed[1] if self.routed else 0
 
 
+NO_KEYS = Keys()
+
+
 def logits(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
     """Exact logits; masked keys have none."""
     found = q @ k.mT * q.shape[-1] ** -0.5
@@ -126,7 +129,9 @@ def members(
     if mask is not None:
         s = s.masked_fill(~mask[:, None, :, None], -torch.inf)
     slots = (p + s.logsumexp(2, keepdim=True)).topk(routed[0], 3).indices
-    held = (s if bonus is None else s + bonus[..., None]).topk(min(routed[1], s.shape[2]), 2).indices
+    held = (
+        (s if bonus is None else s + bonus[..., None]).topk(min(routed[1], s.shape[2]), 2).indices
+    )
     holds = torch.zeros_like(s, dtype=torch.bool).scatter(2, held, True)
     prefers = torch.zeros_like(p, dtype=torch.bool).scatter(3, slots, True)
     return (prefers.float() @ holds.float().mT) > 0
@@ -153,7 +158,9 @@ def with_features(
             bonus = v.double().norm(dim=-1).log() if by_norm else None
             near |= members(p, s, mask, keys.routed, bonus)
         if global_keys:
-            recalled = average(_masked(log_estimates(features.logs(k, "query"), s), mask), v.double())
+            recalled = average(
+                _masked(log_estimates(features.logs(k, "query"), s), mask), v.double()
+            )
             off = (recalled - v).norm(dim=-1)
             if mask is not None:
                 off = off.masked_fill(~mask[:, None], -1)
@@ -167,4 +174,6 @@ def with_features(
 
 
 def _masked(log_weights: Tensor, mask: Tensor | None) -> Tensor:
-    return log_weights if mask is None else log_weights.masked_fill(~mask[:, None, None], -torch.inf)
+    return (
+        log_weights if mask is None else log_weights.masked_fill(~mask[:, None, None], -torch.inf)
+    )

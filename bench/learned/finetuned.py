@@ -42,7 +42,9 @@ def finetuned(pairs: tuple[list[str], list[str], np.ndarray], tokenizer, folder:
 
 
 def tokens(tokenizer, left: list[str], right: list[str]) -> dict:
-    return tokenizer(left, right, return_tensors="pt", padding=True, truncation=True, max_length=128)
+    return tokenizer(
+        left, right, return_tensors="pt", padding=True, truncation=True, max_length=128
+    )
 
 
 def inputs(tokenizer, pairs: tuple[list[str], list[str], np.ndarray], most: int) -> list[dict]:

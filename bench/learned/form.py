@@ -69,7 +69,9 @@ def learn(
     return sum(last) / max(len(last), 1)
 
 
-def divergence(form: Form, q: Tensor, k: Tensor, mask: Tensor | None, close: Tensor | None) -> Tensor:
+def divergence(
+    form: Form, q: Tensor, k: Tensor, mask: Tensor | None, close: Tensor | None
+) -> Tensor:
     """The mean over queries of the divergence of the weights."""
     exact = q @ k.mT * form.scale**2
     p, s = form.logs(q, "query"), form.logs(k, "key")

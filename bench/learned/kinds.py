@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from controls import Attend, Features, Keys, mean, nystrom, window_alone, with_features
+from controls import NO_KEYS, Attend, Features, Keys, mean, nystrom, window_alone, with_features
 from form import Form, learn
 from torch import Tensor, nn
 
@@ -31,7 +31,7 @@ class Setting:
     """Features and exact keys."""
 
     features: int
-    keys: Keys = Keys()
+    keys: Keys = NO_KEYS
 
     def __str__(self) -> str:
         parts = [f"M = {self.features}"]
@@ -54,9 +54,7 @@ def hedgehog(setting: Setting, calls: list[Tensor], steps: int, seed: int) -> Fo
     return form.double().requires_grad_(False)
 
 
-def controls(
-    setting: Setting, maps: list, form: Form | None, near: int
-) -> dict[str, Attend]:
+def controls(setting: Setting, maps: list, form: Form | None, near: int) -> dict[str, Attend]:
     """What stands beside our own, given the learned maps of a layer and the width of a window that costs as
     much."""
     features, keys = Features(maps), setting.keys

@@ -122,7 +122,10 @@ def main() -> None:
                 if not change:
                     note("routed afterwards", error(maps, test, target, routed=ROUTED))
                     by_norm = with_features(Features(maps), Keys(NEAR, ROUTED), by_norm=True)
-                    note("… members by weight × norm", float(relative(by_norm(*test, None), target).mean()))
+                    note(
+                        "… members by weight × norm",
+                        float(relative(by_norm(*test, None), target).mean()),
+                    )
             jointly = learned(arrays, seed, routed=ROUTED)
             note("routed while learning", error(jointly, test, target, routed=ROUTED))
             drawn = fs.fit_maps(*arrays[:2], features=FEATURES, seed=seed)

@@ -481,6 +481,7 @@ def write_atomically(path: str | os.PathLike[str], bytes: bytes) -> None:
 
 def _panic(long: bool) -> None:
     """Panics inside a call, for the tests."""
+
 def inspect_maps(
     maps: _Maps,
     queries: ArrayLike,

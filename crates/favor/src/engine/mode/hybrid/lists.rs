@@ -233,7 +233,8 @@ impl<R: Cached> Lists<R> {
                     let at = scores.partition_point(|s| *s >= *score);
                     if scores.len() == most {
                         self.ids.release(members.positions[most - 1]);
-                        (scores.pop(), ids.pop());
+                        scores.pop();
+                        ids.pop();
                         members.keep(0, most - 1);
                     }
                     scores.insert(at, *score);
