@@ -114,6 +114,7 @@ def main() -> None:
     parser.add_argument("--near", type=int, default=16)
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--members", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=800, help="steps of learning the maps")
     parser.add_argument("--model", type=Path, help="keep the trained model here, and use one found")
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -141,6 +142,7 @@ def main() -> None:
         model,
         [{"input_ids": part} for part in texts.split(8)],
         features=options.features,
+        steps=options.steps,
         learn=True,
         auto=False,
         save=False,

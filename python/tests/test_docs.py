@@ -16,7 +16,11 @@ NEEDS = {
     "migrating-from-performer": ["torch"],
 }
 NOTEBOOKS = {"attention": [], "kernel_methods": ["sklearn"]}
-EXAMPLES = {"dask_workers": ["sklearn", "dask"]}
+EXAMPLES = {"dask_workers": ["sklearn", "dask"], "long_gpt": ["transformers"]}
+# What makes an example short.
+ARGUMENTS = {
+    "long_gpt": ["text.txt", "--length", "64", "--minutes", "0.01", "--steps", "5"],
+}
 
 
 def test_all_are_here():
@@ -54,7 +58,8 @@ def test_examples(name, tmp_path, python):
     for package in EXAMPLES[name]:
         pytest.importorskip(package)
     # A process of its own, since its workers begin by importing it.
-    command = [*python, str(ROOT / "examples" / f"{name}.py")]
+    (tmp_path / "text.txt").write_text("Some of the time, some of the words come again. " * 400)
+    command = [*python, str(ROOT / "examples" / f"{name}.py"), *ARGUMENTS.get(name, [])]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=900)
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -237,6 +237,22 @@ def test_refusals_are_told(call, error, words):
         call(*sequences(4))
 
 
+def test_maps_are_measured_on_other_data():
+    keys = {"near": 2, "routed": (2, 3)}
+    maps = [head.map for head in learn(*sequences(8), **keys)]
+    other = sequences(3, seed=9)
+    found = fs.inspect_maps(maps, *other)
+    exact, out = fs.exact_attention(*other), fs.attention(*other, maps, **keys)
+    off = np.sqrt(((out - exact) ** 2).sum((0, 2, 3)) / (exact**2).sum((0, 2, 3)))
+    assert np.allclose([head["error"] for head in found.heads], off, rtol=1e-4)
+    assert "window" in str(found)
+    # Other exact keys than those that were learned with.
+    wide = fs.inspect_maps(maps, *other, near=LENGTH)
+    assert all(head["error"] < 1e-5 for head in wide.heads)
+    with pytest.raises(ValueError, match="maps"):
+        fs.inspect_maps(maps[:1] * 5, *other)
+
+
 # ---- exact keys
 
 
@@ -255,8 +271,9 @@ def by_definition(map, q, k, v, near=0, global_keys=0, routed=None, causal=False
     out = np.zeros((len(q), v.shape[1]))
     for i in range(len(q)):
         seen = places[places <= i] if causal else places
-        # Causal queries are routed by the keys before their block.
-        known = places[places < i - i % 48] if causal else places
+        # Causal queries are routed by whole blocks of keys before them.
+        before = int((places < i).sum())
+        known = places[: before - before % 48] if causal else places
         chosen = set(places[:global_keys])
         if near:
             chosen |= {j for j in seen if abs(i - j) <= near}
