@@ -135,6 +135,11 @@ impl<R: Real> Block<R> {
         self.exponents.extend_from_slice(exponents);
     }
 
+    /// Frees what only products with many queries need.
+    pub(super) fn release(&mut self) {
+        self.turned = Turned::NOTHING;
+    }
+
     /// Forgets the features.
     pub(super) fn forget_features(&mut self) {
         self.features.clear();

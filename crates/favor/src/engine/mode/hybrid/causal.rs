@@ -130,7 +130,11 @@ impl<R: Cached> State<R> {
             }
         };
         match self.lead(hybrid, inputs, None, &mut outputs, tools) {
-            Ok(()) => Ok(undo),
+            Ok(()) => {
+                // A state that waits for the next token is as small as can be.
+                self.recent.release();
+                Ok(undo)
+            }
             Err(error) => {
                 self.undo(undo);
                 Err(error)
