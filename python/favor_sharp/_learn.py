@@ -37,7 +37,7 @@ def learn_maps(
     scale: float = 1.0,
     coupling: str = "orthogonal",
     steps: int = 800,
-    batch: int = 4,
+    batch: int | None = None,
     rate: float | None = None,
     outputs: float | None = None,
     holdout: float = 0.25,
@@ -66,7 +66,8 @@ def learn_maps(
     key_mask : ``[sequences, keys]`` of bool
         False at padding. With as many queries as keys it is theirs too.
     steps, batch, rate
-        Steps of the optimiser, sequences in each, and its largest rate, by default the library's.
+        Steps of the optimiser, sequences in each (by default as many as have about 1024 tokens together,
+        at least four), and its largest rate, by default the library's.
     outputs : float
         The share of the error of outputs in the objective's second half, beside the divergence of the
         weights; by default the library's.

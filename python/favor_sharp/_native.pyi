@@ -330,7 +330,7 @@ def learn_maps(
     scale: float = 1.0,
     coupling: str = "orthogonal",
     steps: int = 800,
-    batch: int = 4,
+    batch: int | None = None,
     rate: float | None = None,
     outputs: float | None = None,
     holdout: float = 0.25,

@@ -72,7 +72,7 @@ impl LearnedHead {
 #[pyo3(signature = (q, k, v=None, *, features=Unsigned(64), near=Unsigned(0),
                     global_keys=Unsigned(0), routed=None, causal=false, key_mask=None,
                     family=Named(Family::Balanced), kernel=KernelName::Attention, scale=1.0,
-                    coupling=Named(Coupling::Orthogonal), steps=Unsigned(800), batch=Unsigned(4),
+                    coupling=Named(Coupling::Orthogonal), steps=Unsigned(800), batch=None,
                     rate=None, outputs=None, holdout=0.25, seed=Unsigned(0), threads=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn learn_maps(
@@ -91,7 +91,7 @@ pub(crate) fn learn_maps(
     scale: f64,
     coupling: Named<Coupling>,
     steps: Unsigned,
-    batch: Unsigned,
+    batch: Option<Unsigned>,
     rate: Option<f64>,
     outputs: Option<f64>,
     holdout: f64,
@@ -104,7 +104,7 @@ pub(crate) fn learn_maps(
     let options = standard
         .exact(exact)
         .steps(steps.count())
-        .batch(batch.count())
+        .batch(batch.map(Unsigned::count))
         .rate(rate.unwrap_or(standard.rate))
         .outputs(outputs.unwrap_or(standard.outputs))
         .holdout(holdout)

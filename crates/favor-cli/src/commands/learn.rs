@@ -64,9 +64,9 @@ pub(crate) struct Arguments {
     /// Steps of learning; 0 keeps the closed form
     #[arg(long, value_name = "N", default_value_t = LearnOptions::new().steps)]
     steps: usize,
-    /// Sequences per step
-    #[arg(long, value_name = "N", default_value_t = LearnOptions::new().batch)]
-    batch: usize,
+    /// Sequences per step; by default as many as have about 1024 tokens together, at least four
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
     /// The largest rate of learning
     #[arg(long, value_name = "RATE", default_value_t = LearnOptions::new().rate)]
     rate: f64,

@@ -16,7 +16,12 @@ use crate::{ExactKeys, FeatureMap, FeatureSpec, Matrix, Moments, Result, Side};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Held-out sequences that are looked at while learning; all of them are at the end.
+/// Tokens of a step, unless the sequences of one are given.
+const STEP_TOKENS: usize = 1024;
+
+/// Tokens of held-out sequences that are looked at while learning, and sequences at least; all of them are
+/// looked at in the end.
+const WATCHED_TOKENS: usize = 2048;
 const WATCHED: usize = 8;
 
 /// How often they are looked at.
@@ -129,7 +134,8 @@ impl<'a> Head<'a> {
         exact: ExactKeys,
         done: &(dyn Fn(usize, f64) + Sync),
     ) -> Result<Found> {
-        let LearnOptions { steps, batch, rate, pull, outputs, seed, .. } = *self.options;
+        let LearnOptions { steps, rate, pull, outputs, seed, .. } = *self.options;
+        let batch = self.options.batch.unwrap_or_else(|| together(&self.train, STEP_TOKENS).max(4));
         let (start, view) = (&start.numbers, self.view(exact));
         let mut numbers = start.clone();
         let mut best = (Found { numbers: start.clone(), steps: 0 }, self.watch(start, view));
@@ -261,7 +267,8 @@ impl<'a> Head<'a> {
 
     /// The objective on the sequences that are watched.
     fn watch(&self, numbers: &Numbers<R>, view: View) -> f64 {
-        let watched = &self.held_out[..self.held_out.len().min(WATCHED)];
+        let watched = together(&self.held_out, WATCHED_TOKENS).max(WATCHED);
+        let watched = &self.held_out[..self.held_out.len().min(watched)];
         self.objective(&self.measure(numbers, watched, view))
     }
 
@@ -329,6 +336,12 @@ impl Kept {
             Self::Learned
         }
     }
+}
+
+/// How many of these sequences have so many keys together, on average.
+fn together(sequences: &[Sequence<R>], keys: usize) -> usize {
+    let all: usize = sequences.iter().map(|s| s.key_places.len()).sum();
+    (keys * sequences.len()).div_ceil(all.max(1))
 }
 
 /// Sequences in a random order, and again in another when all were had.

@@ -90,7 +90,7 @@ pub struct LearnProgress {
 /// use favor::ExactKeys;
 /// use favor::learned::LearnOptions;
 /// let options = LearnOptions::new().exact(ExactKeys::NONE.near(16)).steps(400).seed(1);
-/// assert_eq!(options.batch, 4);
+/// assert_eq!(options.holdout, 0.25);
 /// ```
 #[derive(Clone, Copy)]
 #[non_exhaustive]
@@ -99,8 +99,8 @@ pub struct LearnOptions<'a> {
     pub exact: ExactKeys,
     /// Steps of the optimiser; 0 keeps the start.
     pub steps: usize,
-    /// Sequences per step.
-    pub batch: usize,
+    /// Sequences per step. By default as many as have about 1 024 tokens together, at least four.
+    pub batch: Option<usize>,
     /// Queries per sequence and step; of a longer sequence so many are drawn, and all keys are seen.
     pub queries: usize,
     /// The largest rate.
@@ -130,12 +130,12 @@ impl Default for LearnOptions<'_> {
 }
 
 impl<'a> LearnOptions<'a> {
-    /// Features alone; 800 steps of 4 sequences; a quarter of the sequences held out.
+    /// Features alone; 800 steps of about 1 024 tokens; a quarter of the sequences held out.
     pub fn new() -> Self {
         Self {
             exact: ExactKeys::NONE,
             steps: 800,
-            batch: 4,
+            batch: None,
             queries: 256,
             rate: 0.07,
             pull: 0.0,
@@ -159,7 +159,7 @@ impl<'a> LearnOptions<'a> {
     }
 
     /// Sequences per step.
-    pub fn batch(self, batch: usize) -> Self {
+    pub fn batch(self, batch: Option<usize>) -> Self {
         Self { batch, ..self }
     }
 
@@ -210,8 +210,9 @@ impl<'a> LearnOptions<'a> {
 
     pub(super) fn check(&self) -> Result<()> {
         let bad = |what: &'static str, reason: String| Err(Error::invalid(what, reason));
-        if self.batch == 0 || self.queries == 0 {
-            let reason = format!("{} sequences of {} queries per step", self.batch, self.queries);
+        if self.batch == Some(0) || self.queries == 0 {
+            let batch = self.batch.map_or("any".to_owned(), |n| n.to_string());
+            let reason = format!("{batch} sequences of {} queries per step", self.queries);
             return bad("batch", reason);
         }
         if !(self.rate.is_finite() && self.rate > 0.0) {

@@ -223,7 +223,7 @@ fn bad_input_is_refused() {
     refused(Calibration::new(good, good), slots, "9 preferred slots of 8 features");
     refused(Calibration::new(good, good), new().holdout(1.0), "holdout");
     refused(Calibration::new(good, good), new().rate(f64::NAN), "rate");
-    refused(Calibration::new(good, good), new().batch(0), "0 sequences");
+    refused(Calibration::new(good, good), new().batch(Some(0)), "0 sequences");
     let lone = Tensor::new(&x[..4], [1, 1, 1, 4]).unwrap();
     refused(Calibration::new(lone, lone), new(), "too short");
     let mut y = x.clone();
