@@ -550,7 +550,7 @@ def test_generation_with_exact_keys(exact):
     found, cache = in_pieces(model, ids, [12, 16, 47, 49, *range(50, 55)])
     assert (found - whole).abs().max() < 1e-9 * whole.abs().max()
     _, shorter = in_pieces(model, ids, [49])
-    assert exact or cache.size_in_bytes < 1.2 * shorter.size_in_bytes
+    assert 0 < cache.size_in_bytes < 2 * shorter.size_in_bytes
     padded = torch.cat([torch.full((2, 7), 3), ids], 1)
     mask = torch.ones_like(padded)
     mask[:, :7] = 0
