@@ -4,6 +4,7 @@ mod bench;
 mod features;
 mod lint;
 mod package;
+mod pages;
 mod peers;
 mod places;
 mod python;

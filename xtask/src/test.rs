@@ -5,7 +5,7 @@ use crate::places::Profile;
 use crate::python::NO_PYTHON;
 use crate::skips::Skips;
 use crate::step::{Outcome, Steps, cargo, execute};
-use crate::{quotes, store, wheel, workspace};
+use crate::{pages, quotes, store, wheel, workspace};
 
 /// What can be asked for alone.
 const PARTS: [&str; 3] = ["rust", "quotes", "python"];
@@ -20,7 +20,10 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
     let (mut steps, skips) = (Steps::default(), Skips::new()?);
     let outcome = parts.iter().try_for_each(|part| match *part {
         "rust" => rust(&mut steps, &skips),
-        "quotes" => steps.run("quoted outputs", quotes::check),
+        "quotes" => {
+            steps.run("links and tables of documents", pages::check)?;
+            steps.run("quoted outputs", quotes::check)
+        }
         _ => python(&mut steps, &skips),
     });
     eprint!("\n{}\n{}", steps.table(), skips.report());
