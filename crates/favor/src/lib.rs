@@ -60,7 +60,7 @@ pub mod learned;
 pub mod reference;
 pub mod store;
 
-pub use adapt::{AdaptiveMaps, MapPolicy, Redraw, Statistics, fit_heads};
+pub use adapt::{AdaptiveMaps, MapPolicy, Redraw, Statistics, fit_heads, fit_sequences};
 pub use attention::{
     AttentionOptions, Choice, ExactKeys, Gradients, Method, Qkv, attention, attention_backward,
     attention_into, choose_heads,

@@ -4,7 +4,6 @@ mod maps;
 mod options;
 mod positions;
 
-pub use maps::MapState;
 use maps::Maps;
 pub use options::AttentionOptions;
 pub use positions::Positions;
@@ -16,6 +15,7 @@ use crate::attention::{
 use crate::host::{drop_some, rowwise};
 use crate::{Error, Result};
 use burn::module::Module;
+use favor::AdaptiveMaps;
 use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 
@@ -226,18 +226,19 @@ impl FavorAttention {
         self.maps.begin_calibration();
     }
 
-    /// Ends a calibration: the statistics are frozen.
+    /// Ends a calibration. [`Statistics::Calibrated`](favor::Statistics::Calibrated) stay as they are
+    /// from now on; a running average goes on from them.
     pub fn end_calibration(&self) {
         self.maps.end_calibration();
     }
 
-    /// What the maps have learned, to be kept in a file.
-    pub fn map_state(&self) -> MapState {
+    /// What the maps have learned, to be kept in a file; nothing for a kind of attention without maps.
+    pub fn map_state(&self) -> Option<AdaptiveMaps> {
         self.maps.state()
     }
 
     /// Goes on from what maps had learned.
-    pub fn set_map_state(&self, state: MapState) -> Result<()> {
+    pub fn set_map_state(&self, state: Option<AdaptiveMaps>) -> Result<()> {
         self.maps.set_state(state)
     }
 }

@@ -4,11 +4,9 @@ use crate::common::{generator, normal};
 use burn::module::Module;
 use burn::nn::Initializer;
 use burn::tensor::{Device, FloatDType, Tensor};
-use favor::{Family, Statistics};
+use favor::{AdaptiveMaps, Coupling, Family, Statistics};
 use favor_nn::attention::KeyMask;
-use favor_nn::{
-    Attention, AttentionOptions, FavorAttention, FavorAttentionConfig, MapState, Positions,
-};
+use favor_nn::{Attention, AttentionOptions, FavorAttention, FavorAttentionConfig, Positions};
 
 /// New weights, drawn by burn's generator: a test that calls this holds it.
 fn layer(options: AttentionOptions) -> FavorAttention {
@@ -81,7 +79,7 @@ fn causal_means_causal() {
 }
 
 /// The state after two causal calls on the same input.
-fn layer_state(layer: &FavorAttention, warm: &Tensor<3>) -> favor_nn::MapState {
+fn layer_state(layer: &FavorAttention, warm: &Tensor<3>) -> Option<AdaptiveMaps> {
     let mut fresh = layer.clone();
     fresh.set_options(layer.options()).unwrap();
     for _ in 0..2 {
@@ -162,8 +160,10 @@ fn states_of_every_kind_are_read_back() {
         for _ in 0..3 {
             trained.forward(x.clone() * 2.0 + 0.5, None, false).unwrap();
         }
-        let bytes = postcard::to_stdvec(&trained.map_state()).unwrap();
-        let state: MapState = postcard::from_bytes(&bytes).unwrap();
+        let bytes_of =
+            |layer: &FavorAttention| layer.map_state().map(|maps| maps.to_bytes().unwrap());
+        let bytes = bytes_of(&trained);
+        let state = bytes.as_ref().map(|bytes| AdaptiveMaps::from_bytes(bytes).unwrap());
         let out = |layer: &FavorAttention| {
             numbers(layer.valid().forward(x.clone().inner(), None, false).unwrap())
         };
@@ -173,9 +173,17 @@ fn states_of_every_kind_are_read_back() {
         assert_eq!(out(&fresh) != out(&trained), is_fitted(kind), "{kind}");
         fresh.set_map_state(state).unwrap();
         assert_eq!(out(&fresh), out(&trained), "{kind}");
-        assert_eq!(postcard::to_stdvec(&fresh.map_state()).unwrap(), bytes, "{kind}");
-        let other = layer(trained.options().seed(7));
-        assert!(other.set_map_state(fresh.map_state()).is_err(), "{kind}");
+        assert_eq!(bytes_of(&fresh), bytes, "{kind}");
+        let usual = trained.options();
+        let without = if bytes.is_some() { Attention::Exact } else { Attention::Auto };
+        for other in [usual.kind(without), usual.seed(7), usual.coupling(Coupling::Iid)] {
+            let has_others = bytes.is_some() || other.kind == without;
+            assert_eq!(
+                layer(other).set_map_state(fresh.map_state()).is_err(),
+                has_others,
+                "{kind}"
+            );
+        }
     }
 }
 

@@ -29,7 +29,7 @@ use stream::Purpose;
 
 /// How the rows of ω depend on one another. Each row alone is always N(0, I).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String", into = "&'static str")]
 pub enum Coupling {
     /// Independent rows: the baseline.
     Iid,
@@ -58,6 +58,19 @@ impl Coupling {
             Self::Antithetic => "antithetic",
             Self::Sobol => "sobol",
         }
+    }
+}
+
+impl From<Coupling> for &'static str {
+    fn from(coupling: Coupling) -> Self {
+        coupling.name()
+    }
+}
+
+impl TryFrom<String> for Coupling {
+    type Error = Error;
+    fn try_from(name: String) -> Result<Self> {
+        name.parse()
     }
 }
 
