@@ -2,7 +2,7 @@
 
 use super::data::Sources;
 use favor::Matrix;
-use favor::diagnose::sample;
+use favor::diagnose::sample_rows;
 use favor::draw::Stream;
 
 /// The dimension of the vectors: images have 8 × 8 pixels.
@@ -69,7 +69,7 @@ impl Regime {
             Matrix::from_fn(rows, DIM, |_, _| mean + stream.normal())
         };
         let images = |all: &Matrix<f64>, side: u64| {
-            sample(all.view(), rows, seed.wrapping_mul(1 << 20).wrapping_add(purpose(side)))
+            sample_rows(all.view(), rows, seed.wrapping_mul(1 << 20).wrapping_add(purpose(side)))
         };
         Some(match self {
             Self::Normal => (normal(0, 0.0), normal(1, 0.0)),

@@ -5,7 +5,7 @@ mod packed;
 mod side;
 mod store;
 
-use crate::draw::{draw, offsets};
+use crate::draw::{draw_omega, offsets};
 use crate::{Coupling, Error, Family, Float, Kernel, LogScaled, Matrix, Moments, Parameters};
 use crate::{Result, Rows};
 pub use learned::LearnedFrom;
@@ -361,7 +361,7 @@ fn feature_overflow<T: Float>() -> Error {
 /// ω with one row per feature, and the offsets of trigonometric features.
 fn draw_features(spec: &FeatureSpec, dim: usize) -> Result<(Matrix<f64>, Vec<f64>)> {
     let FeatureSpec { family, features, coupling, seed, .. } = *spec;
-    let drawn = |coupling, rows| draw(coupling, seed, rows, dim);
+    let drawn = |coupling, rows| draw_omega(coupling, seed, rows, dim);
     match family {
         Family::Hyperbolic => {
             // The antithetic coupling already consists of such pairs.
