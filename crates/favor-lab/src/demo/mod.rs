@@ -150,7 +150,7 @@ pub struct Demo {
 /// use favor_io::progress;
 /// use favor_lab::demo;
 /// let found = demo::run(&demo::DemoOptions::small(1), &progress::silent)?;
-/// assert!(found.to_html().starts_with("<!doctype html>"));
+/// assert!(found.to_html("favor help").starts_with("<!doctype html>"));
 /// # Ok::<(), favor_lab::Error>(())
 /// ```
 pub fn run(options: &DemoOptions, listener: &Listener<'_>) -> Result<Demo> {
