@@ -21,6 +21,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
+from favor_sharp import FAMILIES  # noqa: E402
 from favor_sharp.sklearn import (  # noqa: E402
     FavorSampler,
     KernelClassifier,
@@ -55,9 +56,7 @@ def output(model, X):
             return getattr(model, name)(X)
 
 
-@pytest.mark.parametrize(
-    "family", ["balanced", "sde", "ge", "pos", "ade", "sade", "trig", "trig_pair"]
-)
+@pytest.mark.parametrize("family", [name for name, _ in FAMILIES])
 def test_features_estimate_the_kernel(family):
     x = X[:60]
     exact = rbf_kernel(x, gamma=0.15)
