@@ -1,8 +1,8 @@
 //! Transformers on burn with attention by random features: FAVOR# and its relatives as a layer, and BERT
 //! on it.
 
-#[macro_use]
-mod setters;
+#[macro_use(setters)]
+extern crate favor_io;
 
 pub mod attention;
 pub mod batches;

@@ -77,6 +77,16 @@ pub struct UciOptions {
     pub seed: u64,
 }
 
+setters! { UciOptions {
+    sets: Vec<Set>,
+    families: Vec<Family>,
+    features: Vec<usize>,
+    sigmas: Vec<f64>,
+    seeds: u64,
+    moments: QueryMoments,
+    seed: u64,
+} }
+
 impl UciOptions {
     /// The experiment as in the paper, with the balanced family next to the paper's.
     pub fn paper() -> Self {
@@ -90,23 +100,6 @@ impl UciOptions {
             moments: QueryMoments::Training,
             seed: 0,
         }
-    }
-
-    setters! {
-        /// Chooses the sets.
-        sets: Vec<Set>,
-        /// Chooses the families.
-        families: Vec<Family>,
-        /// Chooses the numbers of features.
-        features: Vec<usize>,
-        /// Chooses the factors of the vectors that are tried.
-        sigmas: Vec<f64>,
-        /// Chooses the number of draws.
-        seeds: u64,
-        /// Chooses what parameters are fitted to.
-        moments: QueryMoments,
-        /// Chooses the seed of the division of the sets and of the draws.
-        seed: u64,
     }
 
     fn check(&self) -> Result<()> {

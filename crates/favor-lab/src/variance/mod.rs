@@ -49,6 +49,15 @@ pub struct VarianceOptions {
     pub seed: u64,
 }
 
+setters! { VarianceOptions {
+    regimes: Vec<Regime>,
+    sigmas: Vec<f64>,
+    families: Vec<Family>,
+    rows: usize,
+    sets: usize,
+    seed: u64,
+} }
+
 impl VarianceOptions {
     /// The experiment as in the paper, with all families.
     pub fn paper() -> Self {
@@ -60,21 +69,6 @@ impl VarianceOptions {
             sets: 5,
             seed: 0,
         }
-    }
-
-    setters! {
-        /// Chooses the kinds of data.
-        regimes: Vec<Regime>,
-        /// Chooses the factors of the vectors.
-        sigmas: Vec<f64>,
-        /// Chooses the families.
-        families: Vec<Family>,
-        /// Chooses the number of vectors in a set.
-        rows: usize,
-        /// Chooses the number of pairs of sets.
-        sets: usize,
-        /// Chooses the seed of the sets.
-        seed: u64,
     }
 
     fn check(&self) -> Result<()> {

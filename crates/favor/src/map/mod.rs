@@ -41,6 +41,7 @@ pub enum Side {
 /// # Ok::<(), favor::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FeatureSpec {
     /// The family.
     pub family: Family,
@@ -59,6 +60,11 @@ impl FeatureSpec {
     pub fn new(family: Family, features: usize) -> Self {
         let (kernel, coupling) = (Kernel::softmax(), Coupling::default());
         Self { family, kernel, features, coupling, seed: 0 }
+    }
+
+    /// Another number of features.
+    pub fn features(self, features: usize) -> Self {
+        Self { features, ..self }
     }
 
     /// Another kernel.

@@ -80,7 +80,7 @@ fn check(seed: u64) -> bool {
     let spec = FeatureSpec::new(*family, *features).kernel(kernel).coupling(*coupling).seed(seed);
     let moments = |m: &Matrix<f64>| Moments::of(m.view());
     let map = [spec.fit(&moments(q).unwrap(), &moments(k).unwrap()).expect(&what)];
-    let plain_mask = Mask { causal: *causal, keys: mask.as_deref() };
+    let plain_mask = Mask::new(*causal, mask.as_deref());
     let options = AttentionOptions::new().causal(*causal).key_mask(mask.as_deref());
     let method = Method::Hybrid { maps: &map, exact: &[*exact] };
     let tensor = |m: &'_ Matrix<f64>| [1, 1, m.rows(), m.columns()];
