@@ -177,12 +177,12 @@ def test_states_that_do_not_fit(kind):
     for place in range(0, len(good), 7):
         bad = bytearray(good)
         bad[place] ^= 1
-        with pytest.raises(ValueError, match=r"state: .*(damaged|version)"):
+        with pytest.raises(ValueError, match="state: not a readable state of key sums"):
             begun.merge(good, bytes(bad))
     for end in (*range(60), len(good) - 1):
         with pytest.raises(ValueError, match="state: "):
             begun.merge(good[:end])
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(ValueError, match="state: "):
         begun.merge(good + b"0")
     with pytest.raises(TypeError, match="bytes"):
         begun.merge("state")

@@ -75,7 +75,8 @@ pub use float::Float;
 pub use kernel::{Kernel, LogScaled};
 pub use key_sums::KeySums;
 pub use map::{
-    FeatureMap, FeatureSpec, LearnedFrom, Projection, RowTerm, Side, maps_from_bytes, maps_to_bytes,
+    FeatureMap, FeatureSpec, LearnedFrom, Projection, RowTerm, Side, maps_from_bytes,
+    maps_to_bytes, maps_to_bytes_with_note, note_from_bytes,
 };
 pub use moments::Moments;
 pub use parameters::{Parameters, objective_floor, optimal_quadratic};

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use side::Block;
 pub use side::{Projection, RowTerm};
 use std::sync::Arc;
-pub use store::{maps_from_bytes, maps_to_bytes};
+pub use store::{maps_from_bytes, maps_to_bytes, maps_to_bytes_with_note, note_from_bytes};
 
 /// Rows that are turned into features at a time.
 pub(crate) const BLOCK: usize = 256;
