@@ -111,6 +111,17 @@ def test_targets_keep_their_digits():
 
 
 @pytest.mark.parametrize("kind", SUMMED)
+def test_many_samples(kind):
+    """Sixty copies of each sample change nothing, though several threads sum them."""
+    begun = kind(n_components=64, random_state=1).fit_map(X)
+    once, often = (pickle.loads(pickle.dumps(begun)) for _ in range(2))
+    more = {"classes": np.unique(Y)} if kind is KernelClassifier else {}
+    once.partial_fit(X, Y, **more)
+    often.partial_fit(np.tile(X, (60, 1)), np.tile(Y, 60), **more)
+    assert np.allclose(output(often, X), output(once, X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", SUMMED)
 def test_pieces_and_workers(kind):
     model = kind(n_components=64, random_state=1).fit(X, Y)
     begun = kind(n_components=64, random_state=1).fit_map(X)
