@@ -111,7 +111,9 @@ def attend(
         raise ValueError(f"implementation: {implementation!r} is none of 'auto', 'rust', 'torch'")
     on_cpu = q.device.type == "cpu"
     if implementation == "rust" and not on_cpu:
-        raise ValueError(f"implementation: the Rust engine computes CPU tensors, not {q.device.type}")
+        raise ValueError(
+            f"implementation: the Rust engine computes CPU tensors, not {q.device.type}"
+        )
     if implementation == "torch" or not on_cpu:
         if any(keys):
             raise ValueError(
