@@ -99,14 +99,14 @@ impl std::str::FromStr for Work {
 
 pub(super) fn measure(
     work: Work,
-    options: &BenchOptions,
+    request: &BenchOptions,
     inputs: &Inputs,
     features: usize,
 ) -> Result<Measured> {
     let [_, heads, length, dim] = inputs.shape;
-    let map = [inputs.map(options, features)?];
+    let map = [inputs.map(request, features)?];
     let kernel = Kernel::attention(dim);
-    let call = AttentionOptions::new().causal(work.causal()).threads(options.threads);
+    let options = AttentionOptions::new().causal(work.causal()).threads(request.threads);
     let (q, k, v) =
         (inputs.tensor(&inputs.q)?, inputs.tensor(&inputs.k)?, inputs.tensor(&inputs.v)?);
     // Forward products are 2·L·M·d each: two projections, two sums over keys or features.
@@ -117,37 +117,37 @@ pub(super) fn measure(
         Work::Forward | Work::Causal => {
             // Memory that the check frees would hide what the work itself needs.
             let mut out = vec![1.0_f32; heads * length * dim];
-            let (seconds, memory) = time(options.runs, || {
-                attention_into(Method::Features(&map), Qkv::new(q, k, v), &call, &mut out)
+            let (seconds, memory) = time(request.runs, || {
+                attention_into(Method::Features(&map), Qkv::new(q, k, v), &options, &mut out)
             })?;
             if length <= LONGEST_CHECK {
-                error = Some(check(inputs, &map, &call)?);
+                error = Some(check(inputs, &map, &options)?);
             }
             (seconds, memory, forward)
         }
         Work::Backward | Work::CausalBackward => {
             let run = || {
-                let out = attention(Method::Features(&map), Qkv::new(q, k, v), &call)?;
+                let out = attention(Method::Features(&map), Qkv::new(q, k, v), &options)?;
                 let out = favor::Tensor::new(&out, inputs.shape)?;
-                attention_backward(Method::Features(&map), Qkv::new(q, k, v), out, v, &call)
+                attention_backward(Method::Features(&map), Qkv::new(q, k, v), out, v, &options)
                     .map(drop)
             };
-            let (seconds, memory) = time(options.runs, run)?;
+            let (seconds, memory) = time(request.runs, run)?;
             (seconds, memory, 3.0 * forward)
         }
         Work::Exact | Work::ExactCausal => {
-            let run = || attention(Method::Exact(kernel), Qkv::new(q, k, v), &call).map(drop);
-            let (seconds, memory) = time(options.runs, run)?;
+            let run = || attention(Method::Exact(kernel), Qkv::new(q, k, v), &options).map(drop);
+            let (seconds, memory) = time(request.runs, run)?;
             (seconds, memory, if work.causal() { exact / 2.0 } else { exact })
         }
         Work::ExactBackward => {
             let run = || {
-                let out = attention(Method::Exact(kernel), Qkv::new(q, k, v), &call)?;
+                let out = attention(Method::Exact(kernel), Qkv::new(q, k, v), &options)?;
                 let out = favor::Tensor::new(&out, inputs.shape)?;
-                attention_backward(Method::Exact(kernel), Qkv::new(q, k, v), out, v, &call)
+                attention_backward(Method::Exact(kernel), Qkv::new(q, k, v), out, v, &options)
                     .map(drop)
             };
-            let (seconds, memory) = time(options.runs, run)?;
+            let (seconds, memory) = time(request.runs, run)?;
             (seconds, memory, 3.5 * exact)
         }
         Work::Decode => {
@@ -158,13 +158,13 @@ pub(super) fn measure(
             // Many tokens per run: one alone is too short for the clock.
             let tokens = 200;
             let run = || (0..tokens).try_for_each(|_| state.advance(token, token, token).map(drop));
-            let (seconds, memory) = time(options.runs, run)?;
+            let (seconds, memory) = time(request.runs, run)?;
             (seconds / f64::from(tokens), memory, forward / length as f64)
         }
         Work::Sgemm => {
             let squares = Squares::new(length);
-            let (seconds, memory) = time(options.runs, || {
-                squares.multiply(options.threads);
+            let (seconds, memory) = time(request.runs, || {
+                squares.multiply(request.threads);
                 Ok(())
             })?;
             (seconds, memory, 2.0 * (length as f64).powi(3))
@@ -175,11 +175,11 @@ pub(super) fn measure(
             let x = Rows::new(&inputs.q[..length * columns], length, columns)?;
             let y = Rows::new(&inputs.k[..length * columns], length, columns)?;
             let c = Rows::new(&inputs.v[..length * values], length, values)?;
-            let spec = FeatureSpec::new(options.family, features)
+            let spec = FeatureSpec::new(request.family, features)
                 .kernel(Kernel::gaussian().scaled(1.0 / (columns as f64).sqrt())?)
-                .seed(options.seed);
+                .seed(request.seed);
             let map = spec.fit(&Moments::of(x)?, &Moments::of(y)?)?;
-            let (seconds, memory) = time(options.runs, || kernel_product(&map, x, y, c).map(drop))?;
+            let (seconds, memory) = time(request.runs, || kernel_product(&map, x, y, c).map(drop))?;
             let some = x.slice(0, 200);
             let exact = map.kernel().product(some, y, c)?.to_matrix()?;
             let ours = kernel_product(&map, some, y, c)?.to_matrix()?;
