@@ -118,6 +118,12 @@ def crossover(b: Bench, exact: str, ours: str, features: int) -> str:
     return "above 6 M"
 
 
+def pays(b: Bench, exact: str) -> str:
+    """The length, in numbers of features, below which ``auto`` takes exact attention."""
+    length = 1024
+    return f"{length / b.ours(exact, length)['break_even']:.1f} M"
+
+
 def machine() -> str:
     model = platform.processor() or platform.machine()
     try:
@@ -287,9 +293,10 @@ def main() -> None:
         for m in (64, 128, 256)
     ]
     print(rows, flush=True)
+    below, causal = pays(b, "exact"), pays(b, "exact_causal")
     parts.append(
         "## Where features begin to pay\n\nThe length from which our features are faster than our own "
-        "exact attention; `auto` takes exact attention below 1.9 M, or 3.4 M where causal.\n\n"
+        f"exact attention; `auto` takes exact attention below {below}, or {causal} where causal.\n\n"
         + table(["M", "bidirectional", "causal"], rows)
     )
 

@@ -26,7 +26,7 @@ from . import (
     predicted_error,
 )
 from ._learn import Progress, most_sequences, told
-from ._native import write_atomically
+from ._native import note_from_bytes, write_atomically
 from ._sequences import Calls, Collector, collect
 from .torch import pack, unpack
 from .torch._attention import ExactKeys, exact_keys, kernel
@@ -34,8 +34,6 @@ from .torch._operator import to_array
 from .torch._plain import softmax_attention
 
 FILE = "favor_sharp.safetensors"
-# The entry in a file of maps that says which layers they belong to.
-LAYERS = "favor_sharp.layers.v1"
 MAPS, EXACT, KEYS_EXACT = "favor_maps", "favor_exact_heads", "favor_exact_keys"
 # Queries and keys of each sampled sequence that a prediction looks at, and sequences of each layer.
 QUERIES, KEYS, SEQUENCES = 8, 128, 6
@@ -387,7 +385,7 @@ def _place(model: nn.Module, save: str | os.PathLike[str] | bool) -> Path | None
 
 
 def _save(model: nn.Module, file: Path) -> None:
-    """One file of the maps of all layers, with an entry that says whose they are."""
+    """One file of the maps of all layers, with a note that says whose they are."""
     maps, layers = [], []
     for name, module in model.named_modules():
         if hasattr(module, MAPS):
@@ -402,17 +400,7 @@ def _save(model: nn.Module, file: Path) -> None:
                     "short_is_exact": module.favor_short_is_exact,
                 }
             )
-    header, numbers = _split(maps_to_bytes(maps))
-    header["__metadata__"][LAYERS] = json.dumps(layers)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    write_atomically(file, len(text).to_bytes(8, "little") + text + numbers)
-
-
-def _split(file: bytes) -> tuple[dict[str, Any], bytes]:
-    """The header of a safetensors file, and its numbers."""
-    end = 8 + int.from_bytes(file[:8], "little")
-    return json.loads(file[8:end]), file[end:]
+    write_atomically(file, maps_to_bytes(maps, note=json.dumps({"layers": layers})))
 
 
 def load(model: nn.Module, file: str | os.PathLike[str] | None = None) -> None:
@@ -425,11 +413,12 @@ def load(model: nn.Module, file: str | os.PathLike[str] | None = None) -> None:
     contents = place.read_bytes()
     try:
         maps = maps_from_bytes(contents)
-        layers = json.loads(_split(contents)[0]["__metadata__"][LAYERS])
-    except KeyError:
-        raise ValueError(f"{place}: maps, but not of the layers of a model") from None
+        note = note_from_bytes(contents)
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None
+    layers = json.loads(note or "{}").get("layers")
+    if layers is None:
+        raise ValueError(f"{place}: maps, but not of the layers of a model")
     modules = dict(model.named_modules())
     for layer in layers:
         if layer["name"] not in modules:

@@ -139,8 +139,11 @@ class FeatureMap:
         """What a learned map was learned on, None for any other: ``sequences``, ``held_out``, ``steps``,
         ``near``, ``global_keys``, ``routed``, ``causal``, ``seed``, ``kl_before``, ``kl_after``."""
 
-def maps_to_bytes(maps: _Maps) -> bytes:
-    """The maps as the bytes of one safetensors file."""
+def maps_to_bytes(maps: _Maps, *, note: str | None = None) -> bytes:
+    """The maps as the bytes of one safetensors file, with a note under its checksum."""
+
+def note_from_bytes(bytes: bytes) -> str | None:
+    """The note of such bytes."""
 
 def maps_from_bytes(bytes: bytes) -> list[FeatureMap]:
     """The maps of such bytes, or those of ``FeatureMap.to_bytes``."""
@@ -203,6 +206,9 @@ class AdaptiveMaps:
         """The maps for an evaluation: nothing is learned and nothing drawn again."""
     def maps(self) -> tuple[FeatureMap, ...]:
         """The maps as they are."""
+    def set_maps(self, maps: _Maps) -> None:
+        """Puts maps from elsewhere, one per head, in the place of the fitted ones: until the next draw or
+        calibration."""
     def calibrate(self, q: ArrayLike, k: ArrayLike, *, key_mask: _Mask = None) -> None:
         """Adds a batch to the statistics of a calibration, which replace those from before it."""
     def end_calibration(self) -> None: ...
@@ -420,6 +426,11 @@ class KeySums:
         """Logarithmic scales of the rows, and the rows."""
     @staticmethod
     def from_parts(log_scale: ArrayLike, sums: ArrayLike) -> KeySums: ...
+    def to_bytes(self, note: str) -> bytes:
+        """The sums as the bytes of a safetensors file, with a note of what they belong to."""
+    @staticmethod
+    def from_bytes(bytes: bytes) -> tuple[KeySums, str]:
+        """The sums of such bytes, and their note."""
     @property
     def log_scale(self) -> _Doubles: ...
     @property

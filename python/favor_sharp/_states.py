@@ -1,8 +1,4 @@
-"""What a worker has learned, as bytes: sums with the name of the map that they belong to.
-
-A line that names the format, a digest of all that follows, a header in JSON of a length given before
-it, then the scales and the sums as 64-bit floats, little-endian.
-"""
+"""What a worker has learned, as bytes: a file of sums, with a note of the map that they belong to."""
 
 from __future__ import annotations
 
@@ -11,12 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from . import FeatureMap, KeySums
-
-FORMAT = b"favor_sharp.state.v1\n"
-DIGEST = 16
 
 
 @dataclass
@@ -40,34 +31,20 @@ class State:
     sums: KeySums
 
     def to_bytes(self) -> bytes:
-        about = json.dumps(asdict(self.header) | {"weight": self.weight}).encode()
-        arrays = (self.sums.log_scale, self.sums.sums)
-        rest = len(about).to_bytes(4, "little") + about
-        rest += b"".join(np.ascontiguousarray(a, "<f8").tobytes() for a in arrays)
-        return FORMAT + _digest(rest) + rest
+        return self.sums.to_bytes(json.dumps(asdict(self.header) | {"weight": self.weight}))
 
     @staticmethod
     def from_bytes(state: bytes) -> State:
         if not isinstance(state, (bytes, bytearray, memoryview)):
             raise TypeError(f"state: bytes are needed, not {type(state).__name__}")
-        state = bytes(state)
-        if not state.startswith(FORMAT):
-            raise ValueError(
-                f"state: no state of this version ({FORMAT.decode().strip()}), but bytes that begin "
-                f"with {state[: len(FORMAT)]!r}"
-            )
-        digest, rest = np.split(np.frombuffer(state[len(FORMAT) :], np.uint8), [DIGEST])
-        if digest.tobytes() != _digest(rest.tobytes()):
-            raise ValueError(f"state: {len(state)} bytes that are damaged or cut off")
-        # What has the right digest was written by the method above.
-        start = 4 + int.from_bytes(rest[:4].tobytes(), "little")
-        about = json.loads(rest[4:start].tobytes())
+        try:
+            sums, note = KeySums.from_bytes(bytes(state))
+        except ValueError as error:
+            raise ValueError(f"state: {error}") from None
+        # What has the right checksum was written by the method above.
+        about = json.loads(note)
         weight = about.pop("weight")
-        header = Header(**about)
-        numbers = np.frombuffer(rest[start:].tobytes(), "<f8")
-        features = len(numbers) // (1 + header.columns)
-        sums = KeySums.from_parts(numbers[:features], numbers[features:].reshape(features, -1))
-        return State(header, weight, sums)
+        return State(Header(**about), weight, sums)
 
     def merge(self, other: State) -> State:
         """Adds another one, if it is of the same kind."""
@@ -91,7 +68,7 @@ def check_same(own: Header, other: Header) -> None:
 
 def map_name(map: FeatureMap) -> str:
     """A digest of the numbers of a map, the same in every process."""
-    return _digest(map.to_bytes()).hex()
+    return hashlib.blake2b(map.to_bytes(), digest_size=16).hexdigest()
 
 
 def merge_states(first: bytes, second: bytes) -> bytes:
@@ -100,7 +77,3 @@ def merge_states(first: bytes, second: bytes) -> bytes:
     ``functools.reduce(merge_states, states)`` gives what ``merge`` takes.
     """
     return State.from_bytes(first).merge(State.from_bytes(second)).to_bytes()
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=DIGEST).digest()

@@ -44,8 +44,8 @@ def test_both_ways_agree(maps, causal):
     """Plain operations take the numbers of a learned map from its sides."""
     x = tensors(spread=1.0)
     found = []
-    for engine in ("rust", "torch"):
-        out = favor_attention(*x, maps=maps, is_causal=causal, engine=engine)
+    for implementation in ("rust", "torch"):
+        out = favor_attention(*x, maps=maps, is_causal=causal, implementation=implementation)
         weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).double()
         found.append((out, *torch.autograd.grad((out * weight).sum(), x)))
     for a, b in zip(*found, strict=True):
@@ -93,7 +93,7 @@ def test_bad_exact_keys_are_told(maps):
     x = tensors((1, 2, 20, 8))
     for keys in ({"near": 2}, {"global_keys": 2}, {"routed": (1, 2)}):
         with pytest.raises(ValueError, match="on the CPU"):
-            favor_attention(*x, maps=maps, engine="torch", **keys)
+            favor_attention(*x, maps=maps, implementation="torch", **keys)
     meta = [y.detach().to("meta") for y in x]
     with pytest.raises(ValueError, match="on the CPU"):
         favor_attention(*meta, maps=maps, routed=(1, 2))

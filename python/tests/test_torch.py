@@ -59,8 +59,8 @@ def test_both_ways_agree(maps, mask, causal, masked, count, dtype, tolerance):
     heads = unpack(maps)
     maps = {"head": maps, "one": pack(heads[0]), "sequence": pack(heads + heads[::-1])}[count]
     options = {"maps": maps, "is_causal": causal, "attn_mask": mask if masked else None}
-    rust = with_gradients(x, engine="rust", **options)
-    plain = with_gradients(x, engine="torch", **options)
+    rust = with_gradients(x, implementation="rust", **options)
+    plain = with_gradients(x, implementation="torch", **options)
     for a, b in zip(rust, plain, strict=True):
         assert (a - b).abs().max() < tolerance * max(1.0, float(b.detach().abs().max()))
 
@@ -70,8 +70,8 @@ def test_large_logits_stay_finite(maps):
     logits = x[0] @ x[1].mT / 8**0.5
     assert logits.abs().max() > 80
     for causal in (False, True):
-        for engine in ("rust", "torch"):
-            found = with_gradients(x, maps=maps, is_causal=causal, engine=engine)
+        for implementation in ("rust", "torch"):
+            found = with_gradients(x, maps=maps, is_causal=causal, implementation=implementation)
             assert all(part.isfinite().all() for part in found)
 
 
@@ -140,8 +140,8 @@ def test_axes_may_be_missing(maps):
     )
 
 
-@pytest.mark.parametrize("engine", ["rust", "torch"])
-def test_exact_heads(maps, mask, engine):
+@pytest.mark.parametrize("implementation", ["rust", "torch"])
+def test_exact_heads(maps, mask, implementation):
     x = q, k, v = tensors()
     for options in (
         {},
@@ -149,7 +149,7 @@ def test_exact_heads(maps, mask, engine):
         {"is_causal": True},
         {"attn_mask": mask, "is_causal": True},
     ):
-        options = options | {"maps": maps, "engine": engine}
+        options = options | {"maps": maps, "implementation": implementation}
         some, *gradients = with_gradients(x, exact_heads=[2, 0], **options)
         features = favor_attention(q, k, v, **options)
         exact = fs.exact_attention(
@@ -160,11 +160,11 @@ def test_exact_heads(maps, mask, engine):
         assert (some[:, 1] - features[:, 1]).abs().max() < 1e-13
         for head in (0, 2):
             assert (some[:, head] - torch.from_numpy(exact[:, head])).abs().max() < 1e-12
-        other = {"rust": "torch", "torch": "rust"}[engine]
-        wanted = with_gradients(x, exact_heads=[2, 0], **options | {"engine": other})[1:]
+        other = {"rust": "torch", "torch": "rust"}[implementation]
+        wanted = with_gradients(x, exact_heads=[2, 0], **options | {"implementation": other})[1:]
         for a, b in zip(gradients, wanted, strict=True):
             assert (a - b).abs().max() < 1e-12 * max(1.0, float(b.abs().max()))
-    options = {"maps": maps, "engine": engine}
+    options = {"maps": maps, "implementation": implementation}
     padded = [torch.where(mask[:, None, :, None], x, torch.nan) for x in (k, v)]
     a, b = (favor_attention(q, *x, mask, exact_heads=[0], **options) for x in ((k, v), padded))
     assert torch.equal(a, b)
@@ -172,12 +172,12 @@ def test_exact_heads(maps, mask, engine):
         favor_attention(q, k, v, exact_heads=[3], **options)
 
 
-@pytest.mark.parametrize("engine", ["rust", "torch"])
-def test_exact_heads_have_the_kernel_of_their_map(engine):
+@pytest.mark.parametrize("implementation", ["rust", "torch"])
+def test_exact_heads_have_the_kernel_of_their_map(implementation):
     x = tensors()
     q, k, v = (y.detach().numpy() for y in x)
     maps = fs.fit_maps(q, k, features=16, kernel=-0.2, scale=0.6)
-    out = favor_attention(*x, maps=maps, exact_heads=[1], engine=engine)
+    out = favor_attention(*x, maps=maps, exact_heads=[1], implementation=implementation)
     wanted = torch.from_numpy(fs.exact_attention(q, k, v, kernel=-0.2, scale=0.6))
     assert (out[:, 1] - wanted[:, 1]).abs().max() < 1e-12
 

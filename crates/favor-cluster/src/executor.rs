@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// How an executor is run.
 ///
 /// ```
-/// let options = favor_cluster::ExecutorOptions::new("node-0:50050").bind("node-1:50051").cores(8);
+/// let options = favor_cluster::ExecutorOptions::new("node-0:50050").bind("node-1:50051").cores(Some(8));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -56,18 +56,18 @@ impl ExecutorOptions {
     }
 
     /// The name under which others reach it.
-    pub fn host(self, name: impl Into<String>) -> Self {
-        Self { host: Some(name.into()), ..self }
+    pub fn host(self, host: Option<String>) -> Self {
+        Self { host, ..self }
     }
 
     /// Tasks at a time.
-    pub fn cores(self, cores: usize) -> Self {
-        Self { cores: Some(cores), ..self }
+    pub fn cores(self, cores: Option<usize>) -> Self {
+        Self { cores, ..self }
     }
 
     /// Where results of tasks are kept until their job ends.
-    pub fn work(self, folder: impl Into<PathBuf>) -> Self {
-        Self { work: Some(folder.into()), ..self }
+    pub fn work(self, folder: Option<PathBuf>) -> Self {
+        Self { work: folder, ..self }
     }
 
     /// How many seconds to wait for the scheduler.

@@ -24,11 +24,18 @@ pub(crate) async fn readiness(address: &Address) -> Readiness {
     match tokio::time::timeout(PATIENCE, ask(address)).await {
         Err(_) => Readiness::Absent(format!("no answer in {} s", PATIENCE.as_secs())),
         Ok(Err(error)) => Readiness::Absent(error.to_string()),
-        Ok(Ok(answer)) => match answer.split_whitespace().nth(1) {
-            Some("200") => Readiness::Ready,
-            Some("503") => Readiness::Empty,
-            _ => Readiness::Absent("what answers there is no scheduler".into()),
-        },
+        Ok(Ok(answer)) => read(&answer),
+    }
+}
+
+/// What the first line of an answer in HTTP says.
+fn read(answer: &str) -> Readiness {
+    let mut words = answer.split_whitespace();
+    let is_http = words.next().is_some_and(|version| version.starts_with("HTTP/1."));
+    match words.next() {
+        Some("200") if is_http => Readiness::Ready,
+        Some("503") if is_http => Readiness::Empty,
+        _ => Readiness::Absent("what answers there is no scheduler".into()),
     }
 }
 
@@ -39,4 +46,18 @@ async fn ask(address: &Address) -> std::io::Result<String> {
     let mut answer = vec![];
     stream.take(4096).read_to_end(&mut answer).await?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_http_is_an_answer() {
+        assert_eq!(read("HTTP/1.1 200 OK\r\n\r\n"), Readiness::Ready);
+        assert_eq!(read("HTTP/1.0 503 Service Unavailable\r\n"), Readiness::Empty);
+        for answer in ["", "HTTP/1.1", "HTTP/1.1 404 Not Found", "SSH-2.0 200", "220 200 ready"] {
+            assert!(matches!(read(answer), Readiness::Absent(_)), "{answer:?}");
+        }
+    }
 }

@@ -31,7 +31,7 @@ fn scheduler(options: SchedulerOptions) -> String {
 fn executor(options: ExecutorOptions) {
     begun(async move |told| {
         let started = |at: &str| told.send(at.to_owned()).unwrap();
-        serve_executor(&options.cores(1), started).await.unwrap();
+        serve_executor(&options.cores(Some(1)), started).await.unwrap();
     });
 }
 

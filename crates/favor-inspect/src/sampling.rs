@@ -2,7 +2,7 @@
 
 use crate::MOST_PAIRS;
 use favor::Matrix;
-use favor::diagnose::sample;
+use favor::diagnose::sample_rows;
 use favor_io::Head;
 
 /// Most queries and keys for predicted row sums and outputs, which cost `O(keys² d)` per query.
@@ -26,13 +26,16 @@ impl Samples {
     pub(super) fn new(input: &Head, seed: u64) -> Self {
         let (x, y) = (input.queries.view(), input.keys.view());
         let (most_x, most_y) = pair_limits(x.rows(), y.rows());
-        let both = |(a, b): (usize, usize)| (sample(x, a, seed), sample(y, b, seed));
+        let both = |(a, b): (usize, usize)| (sample_rows(x, a, seed), sample_rows(y, b, seed));
         Self {
             pairs: both((most_x, most_y)),
             predicted: both(PREDICTED),
-            predicted_values: input.values.as_ref().map(|v| sample(v.view(), PREDICTED.1, seed)),
+            predicted_values: input
+                .values
+                .as_ref()
+                .map(|v| sample_rows(v.view(), PREDICTED.1, seed)),
             kernel: both(KERNEL),
-            output: sample(x, OUTPUT, seed),
+            output: sample_rows(x, OUTPUT, seed),
         }
     }
 }

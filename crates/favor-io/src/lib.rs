@@ -10,6 +10,7 @@
 //! - [`data`] finds the folder of data that the repository does not hold,
 //! - [`progress`] reports how far a long run has come,
 //! - [`table`] lays out tables of text,
+//! - [`setters!`] writes the chained calls that options are built by,
 //! - [`numbers`] writes numbers as people read them, and [`stats`] sums them up.
 
 #[cfg(feature = "arrays")]
@@ -25,6 +26,7 @@ mod heads;
 mod output;
 mod problem;
 mod sequences;
+mod setters;
 mod stack;
 
 pub use error::Error;

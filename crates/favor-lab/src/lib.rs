@@ -11,8 +11,8 @@
 //! An experiment is one function: plain data in, a struct out. The struct knows how to write itself
 //! as text, JSON, CSV, SVG or a page.
 
-#[macro_use]
-mod setters;
+#[macro_use(setters)]
+extern crate favor_io;
 
 pub mod bench;
 pub mod demo;

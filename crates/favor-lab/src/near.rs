@@ -47,20 +47,15 @@ impl Default for NearOptions {
     }
 }
 
-impl NearOptions {
-    setters! {
-        /// Chooses the widths of the near field.
-        widths: Vec<usize>,
-        /// Chooses the number of features.
-        features: usize,
-        /// Chooses the family of the maps.
-        family: Family,
-        /// Chooses whether queries see only keys that are not later.
-        causal: bool,
-        /// Chooses the seed of the draws.
-        seed: u64,
-    }
+setters! { NearOptions {
+    widths: Vec<usize>,
+    features: usize,
+    family: Family,
+    causal: bool,
+    seed: u64,
+} }
 
+impl NearOptions {
     fn check(&self) -> Result<()> {
         if self.widths.is_empty() {
             return Err(Error::invalid("widths", "give at least one"));

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[test]
 fn the_page_is_whole_and_stands_alone() {
     let found = run(&DemoOptions::small(3), &silent).unwrap();
-    let html = found.to_html();
+    let html = found.to_html("inspect <queries>");
+    assert!(html.contains("<pre>inspect &lt;queries&gt;</pre>"));
     for part in
         ["<!doctype html>", "A kernel product", "A kernel classifier", "Attention", "</html>"]
     {

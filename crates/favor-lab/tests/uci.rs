@@ -13,7 +13,7 @@ fn tiny() -> UciOptions {
     UciOptions::paper()
         .sets(vec![Set::Banknote, Set::Car])
         .features(vec![8, 32])
-        .sigmas(vec![0.3, 1.0, 2.0])
+        .bandwidths(vec![3.0, 1.0, 0.5])
         .seeds(3)
 }
 
@@ -53,7 +53,7 @@ fn files_and_text_are_whole() {
     let found = reproduce(&tiny(), &written(folder.path()), &out, &silent).unwrap();
     let csv = std::fs::read_to_string(out.join("uci.csv")).unwrap();
     let header = csv.lines().next().unwrap();
-    assert!(header.starts_with("set,family,features,sigma,test_accuracy,"));
+    assert!(header.starts_with("set,family,features,bandwidth,test_accuracy,"));
     // Seven families at two numbers of features, and the exact kernel, on two sets.
     assert_eq!(csv.lines().count(), 1 + 2 * (7 * 2 + 1));
     assert!(csv.lines().all(|l| l.split(',').count() == header.split(',').count()));
@@ -77,7 +77,7 @@ fn easy_sets_are_classified() {
     for set in &found.sets {
         assert_eq!(set.exact.accuracy, 1.0, "{:?}", set.set);
         assert!(set.majority < 0.95);
-        assert!(set.curves.iter().all(|c| c.points.iter().all(|p| p.sigma > 0.0)));
+        assert!(set.curves.iter().all(|c| c.points.iter().all(|p| p.bandwidth > 0.0)));
     }
     let banknote = &found.sets[0];
     assert_eq!((banknote.rows, banknote.dim, banknote.classes), ([144, 8, 8], 4, 2));
@@ -142,7 +142,7 @@ fn refusals_say_what_is_wrong_and_write_nothing() {
     refused(&UciOptions::paper(), &good, &["abalone.data", "no such file"]);
     refused(&tiny().seeds(1), &good, &["seeds: 1", "between 2 and"]);
     refused(&tiny().features(vec![0]), &good, &["features:", "above zero"]);
-    refused(&tiny().sigmas(vec![f64::NAN]), &good, &["sigmas:", "above zero"]);
+    refused(&tiny().bandwidths(vec![f64::NAN]), &good, &["bandwidths:", "above zero"]);
     refused(&tiny().sets(vec![]), &good, &["sets: give at least one"]);
     let path = folder.path().join("uci8/banknote.txt");
     let text = std::fs::read_to_string(&path).unwrap() + "1,2,3\n";
@@ -155,9 +155,9 @@ fn the_real_sets_have_the_known_shapes_and_accuracies() {
     let Some(sets) = favor_testing::data("uci8") else { return };
     let folder = data_folder(sets.parent().map(Path::to_path_buf));
     // The part of the grid that the exact kernel chooses from.
-    let sigmas = UciOptions::paper().sigmas[4..7].to_vec();
+    let bandwidths = UciOptions::paper().bandwidths[4..7].to_vec();
     let options = UciOptions::paper().families(vec![Family::Pos]).features(vec![4]);
-    let options = options.sigmas(sigmas).seeds(2);
+    let options = options.bandwidths(bandwidths).seeds(2);
     let out = tempfile::tempdir().unwrap();
     let found = reproduce(&options, &folder, out.path(), &silent).unwrap();
     // Rows, columns, classes, and the accuracy of the exact kernel on some other division.

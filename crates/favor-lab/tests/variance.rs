@@ -8,7 +8,7 @@ use favor_lab::variance::{Regime, VarianceOptions, reproduce};
 use std::path::Path;
 
 fn tiny() -> VarianceOptions {
-    VarianceOptions::paper().sigmas(vec![0.1, 0.5]).rows(60).sets(2)
+    VarianceOptions::paper().scales(vec![0.1, 0.5]).rows(60).sets(2)
 }
 
 fn nowhere(folder: &Path) -> DataFolder {
@@ -28,7 +28,7 @@ fn without_files_the_synthetic_regimes_run() {
     assert!(text.contains("mnist_t10k_8x8_area_u8.npy"));
     let csv = std::fs::read_to_string(out.join("variance.csv")).unwrap();
     let header = csv.lines().next().unwrap();
-    assert!(header.starts_with("regime,sigma,family,log_relative_variance,"));
+    assert!(header.starts_with("regime,scale,family,log_relative_variance,"));
     assert_eq!(csv.lines().count(), 1 + 3 * 2 * compared().len());
     assert!(csv.lines().all(|l| l.split(',').count() == header.split(',').count()));
     let svg = std::fs::read_to_string(out.join("variance.svg")).unwrap();
@@ -62,7 +62,7 @@ fn images_are_used_when_they_are_there() {
     let Some(_) = favor_testing::data("cifar10") else { return };
     let folder = data_folder(mnist.parent().map(Path::to_path_buf));
     let out = tempfile::tempdir().unwrap();
-    let options = tiny().rows(300).sigmas(vec![0.5]);
+    let options = tiny().rows(300).scales(vec![0.5]);
     let found = reproduce(&options, &folder, out.path(), &silent).unwrap();
     assert!(found.missing.is_none());
     let gap = |regime, better, worse| {
@@ -72,7 +72,7 @@ fn images_are_used_when_they_are_there() {
         };
         value(worse) - value(better)
     };
-    // The paper's gaps, at the middle of its range of σ.
+    // The paper's gaps, at the middle of its range of scales.
     assert!((gap(Regime::Cifar10, Family::Sde, Family::Ge) - 9.6).abs() < 1.0);
     assert!((gap(Regime::MnistCifar10, Family::Sde, Family::Ge) - 4.5).abs() < 1.0);
     assert!((gap(Regime::MnistCifar10, Family::Ade, Family::Ge) - 2.3).abs() < 1.0);

@@ -1,8 +1,8 @@
 //! Transformers on burn with attention by random features: FAVOR# and its relatives as a layer, and BERT
 //! on it.
 
-#[macro_use]
-mod setters;
+#[macro_use(setters)]
+extern crate favor_io;
 
 pub mod attention;
 pub mod batches;
@@ -22,7 +22,7 @@ mod weights;
 pub use attention::Attention;
 pub use error::{Error, Result};
 pub use favor::{Coupling, Family, Statistics};
-pub use layer::{AttentionOptions, FavorAttention, FavorAttentionConfig, MapState, Positions};
+pub use layer::{AttentionOptions, FavorAttention, FavorAttentionConfig, Positions};
 
 /// The page with Rust in it, compiled and run by `cargo test`.
 #[cfg(doctest)]

@@ -1,6 +1,6 @@
 //! Maps for tensors: fitted once, or following a training.
 
-use crate::arguments::{KernelName, Named, Unsigned, heads, spec};
+use crate::arguments::{KernelName, Maps, Named, Unsigned, heads, spec};
 use crate::arrays::{Array, KeyMask, tensors};
 use crate::errors;
 use crate::map::{FeatureMap, fit_work};
@@ -36,11 +36,11 @@ pub(crate) fn fit_maps(
         let maps = run(py, work, move |_| {
             let (q, k) = (q.tensor()?, k.tensor()?);
             let mask = key_mask.as_ref().map(|mask| &mask.0[..]);
-            if !per_sequence {
-                return favor::fit_heads::<T>(spec, q, k, mask);
+            if per_sequence {
+                favor::fit_sequences::<T>(spec, q, k, mask)
+            } else {
+                favor::fit_heads::<T>(spec, q, k, mask)
             }
-            let policy = MapPolicy::new().statistics(Statistics::PerSequence);
-            favor::AdaptiveMaps::new(spec, heads, dim, policy)?.evaluation(q, k, mask, false)
         })?;
         Ok(maps.into_iter().map(FeatureMap).collect())
     })
@@ -165,6 +165,11 @@ impl AdaptiveMaps {
         let state = &self.state;
         let maps = in_place(py, || state.maps())?;
         self.give(py, maps)
+    }
+
+    /// Puts maps from elsewhere in the place of the fitted ones, until the next draw or calibration.
+    fn set_maps(&mut self, maps: Maps) -> PyResult<()> {
+        self.state.set_maps(maps.0).map_err(errors::library)
     }
 
     /// Training calls so far.

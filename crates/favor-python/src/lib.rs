@@ -35,7 +35,9 @@ mod _native {
     #[pymodule_export]
     use crate::learning::{HeadReport, LearnedHead, learn_maps};
     #[pymodule_export]
-    use crate::map::{FeatureMap, maps_from_bytes, maps_to_bytes, write_atomically};
+    use crate::map::{
+        FeatureMap, maps_from_bytes, maps_to_bytes, note_from_bytes, write_atomically,
+    };
     #[pymodule_export]
     use crate::moments::Moments;
     #[pymodule_export]

@@ -276,10 +276,25 @@ pub(crate) fn fit_work(spec: &FeatureSpec, dim: usize) -> f64 {
     dim.powi(3) * 10.0 + spec.features as f64 * dim * dim
 }
 
-/// Maps as the bytes of one safetensors file.
+/// Maps as the bytes of one safetensors file, with a note if one is given.
 #[pyfunction]
-pub(crate) fn maps_to_bytes<'py>(py: Python<'py>, maps: Maps) -> PyResult<Bound<'py, PyBytes>> {
-    Ok(PyBytes::new(py, &favor::maps_to_bytes(&maps.0).map_err(errors::library)?))
+#[pyo3(signature = (maps, *, note=None))]
+pub(crate) fn maps_to_bytes<'py>(
+    py: Python<'py>,
+    maps: Maps,
+    note: Option<&str>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let bytes = match note {
+        Some(note) => favor::maps_to_bytes_with_note(&maps.0, &note),
+        None => favor::maps_to_bytes(&maps.0),
+    };
+    Ok(PyBytes::new(py, &bytes.map_err(errors::library)?))
+}
+
+/// The note of such bytes, if they have one.
+#[pyfunction]
+pub(crate) fn note_from_bytes(bytes: &[u8]) -> PyResult<Option<String>> {
+    favor::note_from_bytes(bytes).map_err(errors::library)
 }
 
 /// The maps of such bytes.

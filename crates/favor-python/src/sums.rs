@@ -7,6 +7,7 @@ use crate::map::FeatureMap;
 use crate::product::give_scaled;
 use crate::run::run;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::sync::Arc;
 
 /// `SᵀC` of the keys seen so far. Calls that read the sums share them.
@@ -73,6 +74,18 @@ impl KeySums {
         let sums = doubles("sums", sums)?.rows().map_err(errors::library)?.to_f64(1.0);
         let sums = favor::KeySums::from_parts(log_scale, sums).map_err(errors::library)?;
         Ok(Self(Arc::new(sums)))
+    }
+
+    /// The sums as the bytes of a safetensors file, with a note of what they belong to.
+    fn to_bytes<'py>(&self, py: Python<'py>, note: &str) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.0.to_bytes(&note).map_err(errors::library)?))
+    }
+
+    /// The sums of such bytes, and their note.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8]) -> PyResult<(Self, String)> {
+        let (sums, note) = favor::KeySums::from_bytes(bytes).map_err(errors::library)?;
+        Ok((Self(Arc::new(sums)), note))
     }
 
     #[getter]

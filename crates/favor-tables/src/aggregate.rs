@@ -9,7 +9,7 @@ use crate::states::{
 use crate::wire::{self, Kind};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{Result as EngineResult, ScalarValue};
+use datafusion::common::{Result as QueryResult, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
@@ -123,15 +123,15 @@ impl AggregateUDFImpl for Aggregate {
         &self.signature
     }
 
-    fn return_type(&self, _: &[DataType]) -> EngineResult<DataType> {
+    fn return_type(&self, _: &[DataType]) -> QueryResult<DataType> {
         Ok(DataType::Binary)
     }
 
-    fn state_fields(&self, args: StateFieldsArgs) -> EngineResult<Vec<FieldRef>> {
+    fn state_fields(&self, args: StateFieldsArgs) -> QueryResult<Vec<FieldRef>> {
         Ok(vec![Arc::new(Field::new(format!("{}[state]", args.name), DataType::Binary, true))])
     }
 
-    fn accumulator(&self, _: AccumulatorArgs) -> EngineResult<Box<dyn Accumulator>> {
+    fn accumulator(&self, _: AccumulatorArgs) -> QueryResult<Box<dyn Accumulator>> {
         Ok(match &self.job {
             Job::Survey(job) => self.worker::<Survey>(job),
             Job::Moments(job) => self.worker::<MomentsState>(job),
@@ -151,7 +151,7 @@ struct Worker<S: State> {
 }
 
 impl<S: State> Accumulator for Worker<S> {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> EngineResult<()> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> QueryResult<()> {
         let batch = self.arguments.batch(values, self.takes_target)?;
         self.state.update(&self.arguments, &self.job, &batch)?;
         if let Some(progress) = &self.progress {
@@ -160,7 +160,7 @@ impl<S: State> Accumulator for Worker<S> {
         Ok(())
     }
 
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> EngineResult<()> {
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> QueryResult<()> {
         for state in states {
             for bytes in state.as_binary::<i32>().iter().flatten() {
                 self.state.merge(&self.arguments, &self.job, S::from_bytes(bytes)?)?;
@@ -169,11 +169,11 @@ impl<S: State> Accumulator for Worker<S> {
         Ok(())
     }
 
-    fn state(&mut self) -> EngineResult<Vec<ScalarValue>> {
+    fn state(&mut self) -> QueryResult<Vec<ScalarValue>> {
         Ok(vec![self.evaluate()?])
     }
 
-    fn evaluate(&mut self) -> EngineResult<ScalarValue> {
+    fn evaluate(&mut self) -> QueryResult<ScalarValue> {
         Ok(ScalarValue::Binary(Some(self.state.to_bytes()?)))
     }
 

@@ -7,7 +7,7 @@ use crate::wire::{self, Kind};
 use crate::{Error, Result};
 use datafusion::arrow::array::{ArrayRef, StructArray};
 use datafusion::arrow::datatypes::{DataType, Fields};
-use datafusion::common::{Result as EngineResult, ScalarValue};
+use datafusion::common::{Result as QueryResult, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -82,7 +82,7 @@ impl ScalarUDFImpl for Predict {
         &self.signature
     }
 
-    fn return_type(&self, arguments: &[DataType]) -> EngineResult<DataType> {
+    fn return_type(&self, arguments: &[DataType]) -> QueryResult<DataType> {
         let names = self.predictor.model().info().encoder.names();
         if arguments.len() != names.len() {
             let (found, wanted) = (arguments.len(), names.join(", "));
@@ -92,7 +92,7 @@ impl ScalarUDFImpl for Predict {
         Ok(self.predictor.field().data_type().clone())
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> EngineResult<ColumnarValue> {
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> QueryResult<ColumnarValue> {
         let scalars = args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let rows = if scalars { 1 } else { args.number_rows };
         let predictions = self.predictor.predict(&arrays(args.args, rows)?)?;
@@ -147,11 +147,11 @@ impl ScalarUDFImpl for PredictColumns {
         &self.signature
     }
 
-    fn return_type(&self, _: &[DataType]) -> EngineResult<DataType> {
+    fn return_type(&self, _: &[DataType]) -> QueryResult<DataType> {
         Ok(DataType::Struct(self.fields.clone()))
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> EngineResult<ColumnarValue> {
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> QueryResult<ColumnarValue> {
         let count = args.number_rows;
         let made = self.predictor.columns(&arrays(args.args, count)?, count)?;
         let rows = StructArray::try_new_with_length(self.fields.clone(), made, None, count)?;
@@ -159,6 +159,6 @@ impl ScalarUDFImpl for PredictColumns {
     }
 }
 
-fn arrays(values: Vec<ColumnarValue>, rows: usize) -> EngineResult<Vec<ArrayRef>> {
+fn arrays(values: Vec<ColumnarValue>, rows: usize) -> QueryResult<Vec<ArrayRef>> {
     values.into_iter().map(|a| a.into_array(rows)).collect()
 }

@@ -1,8 +1,12 @@
 //! `K(X,Y)·C ≈ P(SᵀC)`: sums over keys that are fed in pieces and merged, then applied to queries.
 
 use crate::kernel::{check_sums, check_values};
+use crate::store::{Array, Kind};
 use crate::{Error, FeatureMap, Float, Matrix, Result, Rows};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+const KIND: Kind = Kind::new("favor.key_sums", "state of key sums", 1);
 
 /// `SᵀC` of the keys seen so far: for each feature `m` the row `sums[m] · e^{log_scale[m]}`.
 ///
@@ -73,6 +77,32 @@ impl KeySums {
     /// One row per feature, one column per column of the values.
     pub fn sums(&self) -> &Matrix<f64> {
         &self.sums
+    }
+
+    /// The sums as the bytes of a safetensors file, with a note of what they belong to.
+    ///
+    /// ```
+    /// use favor::{Family, FeatureSpec, KeySums, Moments, Rows};
+    /// let m = Moments::of(Rows::new(&[1.0, 2.0, 3.0, 5.0], 2, 2)?)?;
+    /// let sums = KeySums::new(&FeatureSpec::new(Family::Sde, 8).fit(&m, &m)?, 1);
+    /// let bytes = sums.to_bytes(&"of no keys yet")?;
+    /// assert_eq!(KeySums::from_bytes(&bytes)?, (sums, "of no keys yet".to_owned()));
+    /// # Ok::<(), favor::Error>(())
+    /// ```
+    pub fn to_bytes(&self, note: &impl Serialize) -> Result<Vec<u8>> {
+        let (features, columns) = self.sums.shape();
+        let scales = Array::f64("log_scale", [features], &self.log_scale);
+        KIND.write(
+            note,
+            vec![scales, Array::f64("sums", [features, columns], self.sums.as_slice())],
+        )
+    }
+
+    /// The sums of such bytes, and their note.
+    pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<(Self, T)> {
+        let file = KIND.read(bytes)?;
+        let sums = Self::from_parts(file.f64("log_scale")?.1, file.matrix("sums")?)?;
+        Ok((sums, file.contents))
     }
 
     /// Adds the sums over other keys: the result is that of all keys together.

@@ -60,7 +60,7 @@ pub mod learned;
 pub mod reference;
 pub mod store;
 
-pub use adapt::{AdaptiveMaps, MapPolicy, Redraw, Statistics, fit_heads};
+pub use adapt::{AdaptiveMaps, MapPolicy, Redraw, Statistics, fit_heads, fit_sequences};
 pub use attention::{
     AttentionOptions, Choice, ExactKeys, Gradients, Method, Qkv, attention, attention_backward,
     attention_into, choose_heads,
@@ -75,7 +75,8 @@ pub use float::Float;
 pub use kernel::{Kernel, LogScaled};
 pub use key_sums::KeySums;
 pub use map::{
-    FeatureMap, FeatureSpec, LearnedFrom, Projection, RowTerm, Side, maps_from_bytes, maps_to_bytes,
+    FeatureMap, FeatureSpec, LearnedFrom, Projection, RowTerm, Side, maps_from_bytes,
+    maps_to_bytes, maps_to_bytes_with_note, note_from_bytes,
 };
 pub use moments::Moments;
 pub use parameters::{Parameters, objective_floor, optimal_quadratic};

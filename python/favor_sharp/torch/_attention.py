@@ -14,7 +14,7 @@ from ._operator import attention as engine_attention
 from ._operator import to_array
 from ._plain import plain_attention
 
-Engine = Literal["auto", "rust", "torch"]
+Implementation = Literal["auto", "rust", "torch"]
 
 
 class ExactKeys(NamedTuple):
@@ -51,7 +51,7 @@ def favor_attention(
     global_keys: int = 0,
     routed: tuple[int, int] | None = None,
     exact_heads: Sequence[int] = (),
-    engine: Engine = "auto",
+    implementation: Implementation = "auto",
 ) -> Tensor:
     """Attention by features over ``[batch, heads, length, dim]``, linear in the length.
 
@@ -62,7 +62,7 @@ def favor_attention(
         call's queries and keys, which causal attention refuses: it would see the future.
     near, global_keys, routed: keys that are exact, as in ``favor_sharp.attention``; on the CPU only.
     exact_heads: heads to compute exactly, where features are not accurate enough.
-    engine: ``"rust"`` and ``"torch"`` insist on the engine or on plain torch operations.
+    implementation: ``"rust"`` and ``"torch"`` insist on the engine or on plain torch operations.
     """
     if dropout_p:
         raise ValueError("dropout_p: there are no attention weights to drop; drop outputs instead")
@@ -91,7 +91,7 @@ def favor_attention(
     if not isinstance(maps, Tensor):
         maps = pack(maps)
     keys = exact_keys(near, global_keys, routed)
-    out = attend(query, key, value, maps, mask, is_causal, keys, exact_heads, engine)
+    out = attend(query, key, value, maps, mask, is_causal, keys, exact_heads, implementation)
     return out.reshape(*lead, *out.shape[-2:])
 
 
@@ -104,15 +104,17 @@ def attend(
     causal: bool,
     keys: ExactKeys,
     exact_heads: Sequence[int] = (),
-    engine: Engine = "auto",
+    implementation: Implementation = "auto",
 ) -> Tensor:
     """Chooses between the engine and plain operations."""
-    if engine not in ("auto", "rust", "torch"):
-        raise ValueError(f"engine: {engine!r} is none of 'auto', 'rust', 'torch'")
+    if implementation not in ("auto", "rust", "torch"):
+        raise ValueError(f"implementation: {implementation!r} is none of 'auto', 'rust', 'torch'")
     on_cpu = q.device.type == "cpu"
-    if engine == "rust" and not on_cpu:
-        raise ValueError(f"engine: the Rust engine computes CPU tensors, not {q.device.type}")
-    if engine == "torch" or not on_cpu:
+    if implementation == "rust" and not on_cpu:
+        raise ValueError(
+            f"implementation: the Rust engine computes CPU tensors, not {q.device.type}"
+        )
+    if implementation == "torch" or not on_cpu:
         if any(keys):
             raise ValueError(
                 "near, global_keys, routed: exact keys are computed by the Rust engine alone, on the CPU"

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from .. import AdaptiveMaps, HeadReport, learn_maps
 from .._learn import LONGEST, Progress, most_sequences
-from ._attention import Engine, attend, exact_keys
+from ._attention import Implementation, attend, exact_keys
 from ._maps import HEADER, contents, file_tensor, header, pack
 from ._operator import to_array
 
@@ -68,7 +68,7 @@ class FavorAttention(nn.Module):
         near: int = 0,
         global_keys: int = 0,
         routed: tuple[int, int] | None = None,
-        engine: Engine = "auto",
+        implementation: Implementation = "auto",
     ) -> None:
         super().__init__()
         if add_bias_kv or add_zero_attn:
@@ -79,7 +79,8 @@ class FavorAttention(nn.Module):
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.dropout, self.batch_first = dropout, batch_first
         self.features, self.family, self.coupling = features, family, coupling
-        self.seed, self.redraw, self.keep, self.engine = seed, redraw, keep, engine
+        self.seed, self.redraw, self.keep = seed, redraw, keep
+        self.implementation = implementation
         self.near, self.global_keys, self.routed = exact_keys(near, global_keys, routed)
         make = {"device": device, "dtype": dtype}
         if self.kdim == self.vdim == embed_dim:
@@ -156,7 +157,7 @@ class FavorAttention(nn.Module):
         q, k, v = self._project(query, key, value)
         maps = self._follow(q, k, mask, causal) if self.training else self.maps
         keys = exact_keys(self.near, self.global_keys, self.routed)
-        out = attend(q, k, v, maps, mask, causal, keys, engine=self.engine)
+        out = attend(q, k, v, maps, mask, causal, keys, implementation=self.implementation)
         out = functional.dropout(out, self.dropout, self.training)
         out = self.out_proj(out.transpose(1, 2).flatten(2))
         if alone:
@@ -223,7 +224,8 @@ class FavorAttention(nn.Module):
             threads=torch.get_num_threads(),
             progress=progress,
         )
-        self.maps = pack(head.map for head in heads).to(self.maps.device)
+        adaptive.set_maps([head.map for head in heads])
+        self._write(adaptive)
         return [head.report for head in heads]
 
     # torch.compile calls this as it is; the rest of a call is traced.

@@ -81,8 +81,8 @@ impl Arguments {
                 runtime.block_on(serve_scheduler(&options, |at| say("scheduler", at)))
             }
             Process::Executor(e) => {
-                let mut options = ExecutorOptions::new(e.scheduler).bind(e.bind).wait(e.wait);
-                (options.host, options.cores, options.work) = (e.host, e.cores, e.work);
+                let options = ExecutorOptions::new(e.scheduler).bind(e.bind).wait(e.wait);
+                let options = options.host(e.host).cores(e.cores).work(e.work);
                 runtime.block_on(serve_executor(&options, |at| say("executor", at)))
             }
         };

@@ -10,6 +10,11 @@ const EXAMPLES: &str = "Examples:
   favor demo
   favor demo --out report.html --seed 7";
 
+/// How readers of the page go on with data of their own.
+const FURTHER: &str = "favor inspect --queries q.npy --keys k.npy --values v.npy --attention
+favor reproduce variance
+favor help";
+
 /// Show the three jobs of the library on synthetic data, as one page to look at.
 ///
 /// Kernel products, kernel classification and attention, exact against approximate, for all
@@ -30,7 +35,7 @@ impl Arguments {
         let bar = Bar::new("demo");
         let found = demo::run(&demo::DemoOptions::new(self.seed), &|tick| bar.show(tick))?;
         drop(bar);
-        write_atomically(&self.out, found.to_html().as_bytes())?;
+        write_atomically(&self.out, found.to_html(FURTHER).as_bytes())?;
         terminal::print(&found.to_text(&self.out))
     }
 }

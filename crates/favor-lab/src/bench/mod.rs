@@ -57,28 +57,19 @@ impl Default for BenchOptions {
     }
 }
 
-impl BenchOptions {
-    setters! {
-        /// Chooses the kinds of work.
-        works: Vec<Work>,
-        /// Chooses the numbers of tokens, or of points on each side of a product.
-        lengths: Vec<usize>,
-        /// Chooses the numbers of features.
-        features: Vec<usize>,
-        /// Chooses the dimension of keys and values.
-        dim: usize,
-        /// Chooses the number of heads.
-        heads: usize,
-        /// Chooses the family of the maps.
-        family: Family,
-        /// Chooses the number of threads.
-        threads: Option<usize>,
-        /// Chooses how often each measurement is run.
-        runs: usize,
-        /// Chooses the seed of data and draws.
-        seed: u64,
-    }
+setters! { BenchOptions {
+    works: Vec<Work>,
+    lengths: Vec<usize>,
+    features: Vec<usize>,
+    dim: usize,
+    heads: usize,
+    family: Family,
+    threads: Option<usize>,
+    runs: usize,
+    seed: u64,
+} }
 
+impl BenchOptions {
     fn check(&self) -> Result<()> {
         let sizes = [("dim", self.dim), ("heads", self.heads), ("runs", self.runs)];
         let lengths = self.lengths.iter().map(|&n| ("lengths", n));

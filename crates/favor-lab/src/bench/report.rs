@@ -26,6 +26,9 @@ pub struct Measured {
     pub extra_bytes: Option<u64>,
     /// Error against the exact result, where it was computed.
     pub relative_error: Option<f64>,
+    /// Features that are as fast as exact attention over this length, by
+    /// [`break_even`](favor::diagnose::break_even).
+    pub break_even: f64,
 }
 
 /// Measurements as JSON.

@@ -4,7 +4,7 @@ use super::inputs::Inputs;
 use super::sgemm::Squares;
 use super::{BenchOptions, Measured, memory};
 use crate::{Error, Result};
-use favor::diagnose::relative_error;
+use favor::diagnose::{break_even, relative_error};
 use favor::{
     AttentionOptions, DecodeState, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Rows,
     attention, attention_backward, attention_into, kernel_product,
@@ -197,6 +197,7 @@ pub(super) fn measure(
         gflops: flops / seconds / 1e9,
         extra_bytes: memory,
         relative_error: error,
+        break_even: break_even(length, length, work.causal()),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::curve::{self, FamilyCurve};
 use super::{CurvePoint, DemoOptions, data};
 use crate::Result;
-use favor::diagnose::{Estimator, predict, relative_error, sample, uniform_error};
+use favor::diagnose::{Estimator, predict, relative_error, sample_rows, uniform_error};
 use favor::reference::{Mask, exact_attention, feature_attention};
 use favor::{Kernel, Moments};
 use favor_io::progress::Counter;
@@ -39,9 +39,9 @@ pub(super) fn run(options: &DemoOptions, counter: &Counter<'_>) -> Result<Attent
         Ok(relative_error(&feature_attention(map, q, k, v, Mask::none())?, &exact))
     })?;
     // The same seed takes the same rows of keys and values.
-    let queries = sample(q, PREDICTED.0, options.seed);
+    let queries = sample_rows(q, PREDICTED.0, options.seed);
     let (keys, values) =
-        (sample(k, PREDICTED.1, options.seed), sample(v, PREDICTED.1, options.seed));
+        (sample_rows(k, PREDICTED.1, options.seed), sample_rows(v, PREDICTED.1, options.seed));
     let predicted: favor::Result<Vec<FamilyCurve>> = options
         .families
         .par_iter()

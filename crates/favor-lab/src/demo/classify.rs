@@ -4,6 +4,7 @@
 use super::curve::{self, FamilyCurve};
 use super::{DemoOptions, data};
 use crate::Result;
+use favor::learn::argmax;
 use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, kernel_product};
 use favor_io::progress::Counter;
 use serde::Serialize;
@@ -94,13 +95,7 @@ pub(super) fn run(options: &DemoOptions, counter: &Counter<'_>) -> Result<Classi
 
 /// The class of the largest sum of each row.
 fn winners(sums: &Matrix<f64>) -> Vec<usize> {
-    sums.view()
-        .iter()
-        .map(|row| {
-            let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-            best.map_or(0, |(class, _)| class)
-        })
-        .collect()
+    sums.view().iter().map(argmax).collect()
 }
 
 /// The share of places at which two lists agree.

@@ -52,6 +52,14 @@ pub struct DemoOptions {
     pub picture: usize,
 }
 
+setters! { DemoOptions {
+    families: Vec<Family>,
+    shown_features: usize,
+    draws: u64,
+    training: usize,
+    tokens: usize,
+} }
+
 impl DemoOptions {
     /// The demonstration as a person runs it.
     pub fn new(seed: u64) -> Self {
@@ -84,19 +92,6 @@ impl DemoOptions {
             picture: 24,
             ..Self::new(seed)
         }
-    }
-
-    setters! {
-        /// Chooses the families that are compared.
-        families: Vec<Family>,
-        /// Chooses the number of features of times, pictures and tables.
-        shown_features: usize,
-        /// Chooses over how many draws errors are means.
-        draws: u64,
-        /// Chooses the number of training points of the classification.
-        training: usize,
-        /// Chooses the number of tokens of the attention.
-        tokens: usize,
     }
 
     fn check(&self) -> Result<()> {
@@ -150,7 +145,7 @@ pub struct Demo {
 /// use favor_io::progress;
 /// use favor_lab::demo;
 /// let found = demo::run(&demo::DemoOptions::small(1), &progress::silent)?;
-/// assert!(found.to_html().starts_with("<!doctype html>"));
+/// assert!(found.to_html("favor help").starts_with("<!doctype html>"));
 /// # Ok::<(), favor_lab::Error>(())
 /// ```
 pub fn run(options: &DemoOptions, listener: &Listener<'_>) -> Result<Demo> {

@@ -1,21 +1,21 @@
 //! The demonstration as one page.
 
 use super::{Demo, curve};
-use crate::page::{figure, page, section};
+use crate::page::{escape, figure, page, section};
 use favor::Family;
 use favor_io::numbers::percent;
 use std::fmt::Write;
 
 impl Demo {
-    /// The whole page.
-    pub fn to_html(&self) -> String {
+    /// The whole page. It ends with `commands`, one per line, by which readers look at data of their own.
+    pub fn to_html(&self, commands: &str) -> String {
         let mut body = String::new();
         self.head(&mut body);
         self.product_section(&mut body);
         self.classify_section(&mut body);
         self.attention_section(&mut body);
         self.table_section(&mut body);
-        self.last_section(&mut body);
+        self.last_section(&mut body, commands);
         page("Kernels in linear time", &body)
     }
 
@@ -141,16 +141,17 @@ impl Demo {
         );
     }
 
-    fn last_section(&self, out: &mut String) {
-        out.push_str(
+    fn last_section(&self, out: &mut String, commands: &str) {
+        let _ = writeln!(
+            out,
             "<h2>How to go on</h2>\n<p>These data are synthetic. Whether features are accurate \
              enough on yours depends on how spread your vectors are, and the library can tell you \
-             before you build on it:</p>\n<pre>favor inspect --queries q.npy --keys k.npy --values v.npy \
-             --attention\nfavor reproduce variance\nfavor help</pre>\n",
+             before you build on it:</p>\n<pre>{}</pre>",
+            commands.lines().map(escape).collect::<Vec<_>>().join("\n")
         );
         let _ = writeln!(
             out,
-            "<footer>Made by favor demo with seed {} in {:.0} seconds. Every figure on this page \
+            "<footer>Made with seed {} in {:.0} seconds. Every figure on this page \
              was computed in that run; the same seed gives the same errors, and times depend on \
              the machine.</footer>",
             self.options.seed, self.seconds

@@ -169,7 +169,7 @@ impl<'a> Head<'a> {
                 (attention_to(self.map.kernel(), q, k, v, window(near))?, cost)
             }
             Budget::ClosedForm(features) => {
-                let spec = FeatureSpec { features, ..self.spec };
+                let spec = self.spec.features(features);
                 let map = spec.fit(&self.moments.0, &self.moments.1)?;
                 let out = head_attention(Method::Features(&[map]), q, k, v, *causal)?;
                 (out, Operations { features, ..*operations }.per_token(0.0))

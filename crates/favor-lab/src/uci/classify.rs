@@ -2,11 +2,12 @@
 //! features.
 
 use super::split::{Part, Split};
-use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, Result, kernel_product};
+use favor::learn::{argmax, gaussian};
+use favor::{Family, FeatureSpec, Matrix, Moments, Result, kernel_product};
 
 /// Rows of a part that get their own class from the exact kernel.
-pub(super) fn exact(split: &Split, part: &Part, sigma: f64) -> Result<usize> {
-    let kernel = Kernel::gaussian().scaled(sigma)?;
+pub(super) fn exact(split: &Split, part: &Part, bandwidth: f64) -> Result<usize> {
+    let kernel = gaussian(bandwidth)?;
     let training = split.training.vectors.view();
     let sums = kernel.product(part.vectors.view(), training, split.one_hot.view())?;
     Ok(right(&sums.values, &part.labels))
@@ -27,18 +28,18 @@ pub(super) fn by_features(
 }
 
 /// The features of one draw.
-pub(super) fn spec(family: Family, features: usize, sigma: f64, seed: u64) -> Result<FeatureSpec> {
-    let kernel = Kernel::gaussian().scaled(sigma)?;
-    Ok(FeatureSpec::new(family, features).kernel(kernel).seed(seed))
+pub(super) fn spec(
+    family: Family,
+    features: usize,
+    bandwidth: f64,
+    seed: u64,
+) -> Result<FeatureSpec> {
+    Ok(FeatureSpec::new(family, features).kernel(gaussian(bandwidth)?).seed(seed))
 }
 
 /// How many rows have their largest sum at their class. Of equal sums the first counts.
 fn right(sums: &Matrix<f64>, labels: &[usize]) -> usize {
-    let winner = |row: &[f64]| {
-        let better = |best: usize, c: usize| if row[c] > row[best] { c } else { best };
-        (1..row.len()).fold(0, better)
-    };
-    sums.view().iter().zip(labels).filter(|(row, label)| winner(row) == **label).count()
+    sums.view().iter().zip(labels).filter(|(row, label)| argmax(row) == **label).count()
 }
 
 #[cfg(test)]
@@ -67,10 +68,10 @@ mod tests {
         let one_hot = Matrix::new(vec![1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0], 4, 2).unwrap();
         let test = part(&[0.1, 0.3, 0.45, 0.9], &[0, 0, 0, 1]);
         let split = Split { training, validation: test.clone(), test: test.clone(), one_hot };
-        // e^{−σ²x²/2} against 3e^{−σ²(1−x)²/2}: class 0 below x = ½ − log 3/σ², so at σ = 3 below
-        // 0.378, at σ = 10 below 0.489, at σ = 1 nowhere.
+        // With σ = 1/h, e^{−σ²x²/2} against 3e^{−σ²(1−x)²/2}: class 0 below x = ½ − log 3/σ², so at σ = 3
+        // below 0.378, at σ = 10 below 0.489, at σ = 1 nowhere.
         for (sigma, wanted) in [(1.0, 1), (3.0, 3), (10.0, 4), (1e4, 4)] {
-            assert_eq!(exact(&split, &test, sigma).unwrap(), wanted, "σ = {sigma}");
+            assert_eq!(exact(&split, &test, 1.0 / sigma).unwrap(), wanted, "σ = {sigma}");
         }
     }
 

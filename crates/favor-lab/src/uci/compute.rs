@@ -1,4 +1,4 @@
-//! The protocol: σ by validation, then the test.
+//! The protocol: the bandwidth by validation, then the test.
 
 use super::report::{Curve, Exact, Point, SetResult};
 use super::split::{Part, Split};
@@ -23,13 +23,14 @@ pub(super) fn results(
             })
         })
         .collect();
-    let counter = Counter::new(listener, splits.len() * options.sigmas.len() + 2 * trials.len());
+    let counter =
+        Counter::new(listener, splits.len() * options.bandwidths.len() + 2 * trials.len());
     let references = exact(options, splits, &counter)?;
 
-    // Rows that were classified right, for every σ and number of features.
+    // Rows that were classified right, for every bandwidth and number of features.
     let validated = over(&trials, splits, &counter, |trial, split| {
-        let counts = options.sigmas.iter().map(|&sigma| {
-            let count = |&m| trial.count(options, split, &split.validation, m, sigma);
+        let counts = options.bandwidths.iter().map(|&bandwidth| {
+            let count = |&m| trial.count(options, split, &split.validation, m, bandwidth);
             options.features.iter().map(count).collect::<favor::Result<Vec<usize>>>()
         });
         counts.collect::<favor::Result<Vec<Vec<usize>>>>()
@@ -39,9 +40,9 @@ pub(super) fn results(
             let own = trials.iter().zip(&validated).filter(|(t, _)| t.is(set, family));
             own.map(|(_, counts)| counts[s][m]).sum::<usize>()
         };
-        best((0..options.sigmas.len()).map(of))
+        best((0..options.bandwidths.len()).map(of))
     };
-    // σ by place in the grid, and its sum of right rows, for every set, family and number.
+    // The bandwidth by place in the grid, and its sum of right rows, for every set, family and number.
     let choices: Vec<Vec<Vec<(usize, usize)>>> = (0..splits.len())
         .map(|set| {
             let of = |&f: &Family| (0..options.features.len()).map(|m| chosen(set, f, m)).collect();
@@ -54,8 +55,8 @@ pub(super) fn results(
     };
     let tested = over(&trials, splits, &counter, |trial, split| {
         let counts = options.features.iter().enumerate().map(|(m, &features)| {
-            let sigma = options.sigmas[choice(trial.set, trial.family, m).0];
-            trial.count(options, split, &split.test, features, sigma)
+            let bandwidth = options.bandwidths[choice(trial.set, trial.family, m).0];
+            trial.count(options, split, &split.test, features, bandwidth)
         });
         counts.collect::<favor::Result<Vec<usize>>>()
     })?;
@@ -69,8 +70,8 @@ pub(super) fn results(
                 let (accuracy, deviation) = mean_and_deviation(&shares);
                 let (place, right) = choice(set, family, m);
                 let validation = share(right, &split.validation) / options.seeds as f64;
-                let sigma = options.sigmas[place];
-                Point { features, sigma, accuracy, deviation, validation }
+                let bandwidth = options.bandwidths[place];
+                Point { features, bandwidth, accuracy, deviation, validation }
             });
             Curve { family, points: points.collect() }
         });
@@ -106,15 +107,15 @@ impl Trial {
         split: &Split,
         part: &Part,
         features: usize,
-        sigma: f64,
+        bandwidth: f64,
     ) -> favor::Result<usize> {
         let queries: &Moments = match options.moments {
             QueryMoments::Training => &split.training.moments,
             QueryMoments::Queries => &part.moments,
         };
-        // All families, σ and numbers of features share the draws of a seed.
+        // All families, bandwidths and numbers of features share the draws of a seed.
         let seed = options.seed.wrapping_mul(1 << 20).wrapping_add(self.draw);
-        let spec = classify::spec(self.family, features, sigma, seed)?;
+        let spec = classify::spec(self.family, features, bandwidth, seed)?;
         classify::by_features(split, part, queries, &spec)
     }
 }
@@ -145,20 +146,20 @@ fn exact(
     counter: &Counter<'_>,
 ) -> Result<Vec<Exact>> {
     let one = |(set, split): &(Set, Split)| -> favor::Result<Exact> {
-        let counts = options.sigmas.iter().map(|&sigma| {
-            let count = classify::exact(split, &split.validation, sigma);
+        let counts = options.bandwidths.iter().map(|&bandwidth| {
+            let count = classify::exact(split, &split.validation, bandwidth);
             counter.step(set.name());
             count
         });
         let (place, right) = best(counts.collect::<favor::Result<Vec<_>>>()?.into_iter());
-        let sigma = options.sigmas[place];
-        let accuracy = share(classify::exact(split, &split.test, sigma)?, &split.test);
-        Ok(Exact { sigma, accuracy, validation: share(right, &split.validation) })
+        let bandwidth = options.bandwidths[place];
+        let accuracy = share(classify::exact(split, &split.test, bandwidth)?, &split.test);
+        Ok(Exact { bandwidth, accuracy, validation: share(right, &split.validation) })
     };
     splits.iter().map(|s| one(s).map_err(|e| Error::at(format!("{}: ", s.0.name()), e))).collect()
 }
 
-/// The place of the largest count, and the count. Of equal ones the first: the smallest σ.
+/// The place of the largest count, and the count. Of equal ones the first.
 fn best(counts: impl Iterator<Item = usize>) -> (usize, usize) {
     let better =
         |best: (usize, usize), new: (usize, usize)| if new.1 > best.1 { new } else { best };
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_equal_counts_the_smallest_sigma_is_chosen() {
+    fn of_equal_counts_the_first_is_chosen() {
         assert_eq!(best([3, 7, 5, 7].into_iter()), (1, 7));
         assert_eq!(best([0, 0].into_iter()), (0, 0));
     }

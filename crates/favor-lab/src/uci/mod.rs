@@ -2,16 +2,16 @@
 //!
 //! A set is shuffled and divided once into 90 % training, 5 % validation and 5 % test. Words become
 //! columns of zeros and ones, and all columns are scaled to mean 0 and variance 1 over the training
-//! part. The class of a point `u` is the largest entry of `Σ_i K(σu, σu_i) r_i` over the training
+//! part. The class of a point `u` is the largest entry of `Σ_i K(u/h, u_i/h) r_i` over the training
 //! part, with the Gaussian kernel and `r_i` the class of `u_i` as a row of zeros with a single one;
 //! of equal entries the first counts. Features estimate these sums with M = 16, …, 128 orthogonal
 //! draws.
 //!
-//! For every set, family and M, σ is the one of ten values from 10⁻² to 10² whose accuracy on the
-//! validation part, averaged over the draws, is best; of equal ones the smallest. The accuracy on
-//! the test part at this σ is averaged over the same draws. The exact kernel chooses a σ of its own.
-//! The paper says as much; it does not say whether σ may differ with M, nor which points the
-//! parameters of the families are fitted to. Here σ may, since each M is a classifier of its own.
+//! For every set, family and M, the bandwidth h is the one of ten values from 10⁻² to 10² whose accuracy
+//! on the validation part, averaged over the draws, is best; of equal ones the largest. The accuracy on
+//! the test part with it is averaged over the same draws. The exact kernel chooses a bandwidth of its
+//! own. The paper says as much, of σ = 1/h; it does not say whether h may differ with M, nor which points
+//! the parameters of the families are fitted to. Here h may, since each M is a classifier of its own.
 //!
 //! Parameters are fitted to the training part on both sides ([`QueryMoments::Training`]): the sums
 //! over the training part are to be ready before the first query comes. Then GE, SADE and ADE are the
@@ -39,6 +39,7 @@ use crate::families::paper;
 use crate::{Error, Result};
 use favor::Family;
 use favor::draw::Stream;
+use favor::learn::bandwidths;
 use favor_io::data::DataFolder;
 use favor_io::progress::Listener;
 use favor_io::{create_folder, write_atomically};
@@ -67,8 +68,8 @@ pub struct UciOptions {
     pub families: Vec<Family>,
     /// The numbers of features.
     pub features: Vec<usize>,
-    /// The factors of the vectors that are tried.
-    pub sigmas: Vec<f64>,
+    /// The bandwidths that are tried. Of equally good ones the first is taken.
+    pub bandwidths: Vec<f64>,
     /// The number of draws.
     pub seeds: u64,
     /// What parameters are fitted to.
@@ -76,6 +77,16 @@ pub struct UciOptions {
     /// Decides the division of the sets and the draws.
     pub seed: u64,
 }
+
+setters! { UciOptions {
+    sets: Vec<Set>,
+    families: Vec<Family>,
+    features: Vec<usize>,
+    bandwidths: Vec<f64>,
+    seeds: u64,
+    moments: QueryMoments,
+    seed: u64,
+} }
 
 impl UciOptions {
     /// The experiment as in the paper, with the balanced family next to the paper's.
@@ -85,28 +96,11 @@ impl UciOptions {
             sets: Set::ALL.to_vec(),
             families,
             features: vec![16, 32, 64, 128],
-            sigmas: (0..10).map(|i| 10_f64.powf(-2.0 + 4.0 * f64::from(i) / 9.0)).collect(),
+            bandwidths: bandwidths().into_iter().rev().collect(),
             seeds: 50,
             moments: QueryMoments::Training,
             seed: 0,
         }
-    }
-
-    setters! {
-        /// Chooses the sets.
-        sets: Vec<Set>,
-        /// Chooses the families.
-        families: Vec<Family>,
-        /// Chooses the numbers of features.
-        features: Vec<usize>,
-        /// Chooses the factors of the vectors that are tried.
-        sigmas: Vec<f64>,
-        /// Chooses the number of draws.
-        seeds: u64,
-        /// Chooses what parameters are fitted to.
-        moments: QueryMoments,
-        /// Chooses the seed of the division of the sets and of the draws.
-        seed: u64,
     }
 
     fn check(&self) -> Result<()> {
@@ -122,8 +116,8 @@ impl UciOptions {
         if self.features.is_empty() || self.features.contains(&0) {
             return Err(Error::invalid("features", "give at least one number, each above zero"));
         }
-        if self.sigmas.is_empty() || !self.sigmas.iter().all(|s| *s > 0.0) {
-            return Err(Error::invalid("sigmas", "give at least one factor, each above zero"));
+        if self.bandwidths.is_empty() || !self.bandwidths.iter().all(|s| *s > 0.0) {
+            return Err(Error::invalid("bandwidths", "give at least one, each above zero"));
         }
         Ok(())
     }

@@ -27,8 +27,8 @@ impl Reproduction {
             .caption(format!(
                 "Accuracy on the test part against the number of features M: mean over {} draws of \
                  orthogonal ω, with bars of two standard errors of that mean. One division of each \
-                 set into 90 % training, 5 % validation and 5 % test; σ chosen on validation for \
-                 every set, family and M; parameters fitted to {fitted}. Points stand a little \
+                 set into 90 % training, 5 % validation and 5 % test; bandwidth chosen on validation \
+                 for every set, family and M; parameters fitted to {fitted}. Points stand a little \
                  apart sideways. Where there is no line of the exact kernel, it lies outside of \
                  the panel.",
                 self.options.seeds

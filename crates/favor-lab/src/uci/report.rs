@@ -41,8 +41,8 @@ pub struct SetResult {
 /// The exact kernel on one set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Exact {
-    /// The σ that validation chose.
-    pub sigma: f64,
+    /// The bandwidth that validation chose.
+    pub bandwidth: f64,
     /// The accuracy on the test part, from 0 to 1.
     pub accuracy: f64,
     /// The accuracy on the validation part.
@@ -63,8 +63,8 @@ pub struct Curve {
 pub struct Point {
     /// The number of features.
     pub features: usize,
-    /// The σ that validation chose.
-    pub sigma: f64,
+    /// The bandwidth that validation chose.
+    pub bandwidth: f64,
     /// The accuracy on the test part, from 0 to 1.
     pub accuracy: f64,
     /// Its standard deviation over the draws.
@@ -122,15 +122,15 @@ impl Reproduction {
     /// One line per set, family and number of features; the exact kernel has no number.
     pub fn to_csv(&self) -> String {
         let mut out = String::from(
-            "set,family,features,sigma,test_accuracy,test_accuracy_sd,test_accuracy_se,\
+            "set,family,features,bandwidth,test_accuracy,test_accuracy_sd,test_accuracy_se,\
              validation_accuracy,seeds,training_rows,validation_rows,test_rows,columns,classes\n",
         );
         for set in &self.sets {
             let [training, validation, test] = set.rows;
             let tail = format!("{training},{validation},{test},{},{}", set.dim, set.classes);
-            let Exact { sigma, accuracy, validation } = set.exact;
+            let Exact { bandwidth, accuracy, validation } = set.exact;
             let name = set.set.name();
-            let _ = writeln!(out, "{name},exact,,{sigma},{accuracy},,,{validation},,{tail}");
+            let _ = writeln!(out, "{name},exact,,{bandwidth},{accuracy},,,{validation},,{tail}");
             for curve in &set.curves {
                 for p in &curve.points {
                     let _ = writeln!(
@@ -138,7 +138,7 @@ impl Reproduction {
                         "{name},{},{},{},{},{},{},{},{},{tail}",
                         curve.family,
                         p.features,
-                        p.sigma,
+                        p.bandwidth,
                         p.accuracy,
                         p.deviation,
                         p.deviation / (self.options.seeds as f64).sqrt(),

@@ -17,9 +17,9 @@ impl Reproduction {
         };
         let _ = writeln!(
             text,
-            "Kernel classification: accuracy in percent, mean over {} draws of orthogonal ω; σ \
-             chosen on the\nvalidation part for every set, family and M; parameters fitted to \
-             {fitted}\n",
+            "Kernel classification: accuracy in percent, mean over {} draws of orthogonal ω; \
+             bandwidth chosen on\nthe validation part for every set, family and M; parameters \
+             fitted to {fitted}\n",
             options.seeds
         );
         text.push_str(&self.set_table().render("  "));
@@ -60,12 +60,12 @@ impl Reproduction {
         }
         table.column("test accuracy", "most frequent class");
         table.column("test accuracy", "exact kernel");
-        table.column("", "σ of exact");
+        table.column("", "exact bandwidth");
         for set in &self.sets {
             let mut cells = vec![set.set.name().to_owned()];
             cells.extend(set.rows.iter().chain([&set.dim, &set.classes]).map(usize::to_string));
             cells.extend([percent(set.majority), percent(set.exact.accuracy)]);
-            cells.push(figures(set.exact.sigma));
+            cells.push(figures(set.exact.bandwidth));
             table.row(cells);
         }
         table

@@ -11,7 +11,7 @@ use favor_io::progress::{Counter, Listener};
 use favor_io::stats::mean_and_deviation;
 use rayon::prelude::*;
 
-/// One pair of sets at σ = 1. Other σ enter through the kernel's input scale.
+/// One pair of sets at scale 1. Others enter through the kernel's input scale.
 struct Pair {
     regime: usize,
     x: Matrix<f64>,
@@ -19,7 +19,7 @@ struct Pair {
     moments: (Moments, Moments),
 }
 
-/// What one pair of sets gives at one σ for one family.
+/// What one pair of sets gives at one scale for one family.
 #[derive(Clone, Copy)]
 struct Cell {
     /// Mean of `log(Var/K²)`.
@@ -48,12 +48,12 @@ pub(super) fn curves(
         }
     }
     let tasks: Vec<(usize, usize)> =
-        (0..pairs.len()).flat_map(|p| (0..options.sigmas.len()).map(move |s| (p, s))).collect();
+        (0..pairs.len()).flat_map(|p| (0..options.scales.len()).map(move |s| (p, s))).collect();
     let counter = Counter::new(listener, tasks.len());
     let cells: Result<Vec<Vec<Cell>>> = tasks
         .par_iter()
         .map(|&(p, s)| {
-            let kernel = Kernel::softmax().scaled(options.sigmas[s])?;
+            let kernel = Kernel::softmax().scaled(options.scales[s])?;
             let cells: favor::Result<Vec<Cell>> =
                 options.families.iter().map(|&family| cell(&pairs[p], family, kernel)).collect();
             counter.step(present[pairs[p].regime].name());
@@ -64,10 +64,10 @@ pub(super) fn curves(
     let mut out = Vec::new();
     for (r, &regime) in present.iter().enumerate() {
         for (f, &family) in options.families.iter().enumerate() {
-            let points = options.sigmas.iter().enumerate().map(|(s, &sigma)| {
+            let points = options.scales.iter().enumerate().map(|(s, &scale)| {
                 let own = tasks.iter().zip(&cells);
                 let own = own.filter(|((p, at), _)| *at == s && pairs[*p].regime == r);
-                point(sigma, own.map(|(_, cells)| cells[f]).collect())
+                point(scale, own.map(|(_, cells)| cells[f]).collect())
             });
             out.push(Curve { regime, family, points: points.collect() });
         }
@@ -85,14 +85,14 @@ fn cell(pair: &Pair, family: Family, kernel: Kernel) -> favor::Result<Cell> {
 }
 
 /// Mean and standard deviation over the sets.
-fn point(sigma: f64, cells: Vec<Cell>) -> Point {
+fn point(scale: f64, cells: Vec<Cell>) -> Point {
     let over = |value: fn(&Cell) -> f64| {
         mean_and_deviation(&cells.iter().map(value).collect::<Vec<f64>>())
     };
     let (log_relative_variance, relative_deviation) = over(|c| c.relative);
     let (log_variance_over_kernel, over_kernel_deviation) = over(|c| c.over_kernel);
     Point {
-        sigma,
+        scale,
         log_relative_variance,
         relative_deviation,
         log_variance_over_kernel,

@@ -52,15 +52,15 @@ fn lowest(curves: &[Curve], family: Family, others: Vec<Family>, claim: &str) ->
         let mut places = Vec::new();
         for regime in Regime::ALL {
             let gaps = gaps(curves, regime, family, other).unwrap_or_default();
-            all.extend(gaps.iter().map(|(sigma, gap)| (regime, *sigma, *gap)));
+            all.extend(gaps.iter().map(|(scale, gap)| (regime, *scale, *gap)));
             let worse: Vec<(f64, f64)> = gaps.into_iter().filter(|g| g.1 < -ON_PAR).collect();
             against += worse.len();
             if let (Some(first), Some(last)) = (worse.first(), worse.last()) {
                 let most = worse.iter().map(|g| -g.1).fold(0.0, f64::max);
                 let range = if first.0 == last.0 {
-                    format!("σ = {}", first.0)
+                    format!("scale {}", first.0)
                 } else {
-                    format!("σ = {} to {}", first.0, last.0)
+                    format!("scale {} to {}", first.0, last.0)
                 };
                 places.push(format!("{} {range} (by up to e^{most:.1})", regime.name()));
             }
@@ -72,7 +72,7 @@ fn lowest(curves: &[Curve], family: Family, others: Vec<Family>, claim: &str) ->
     let largest = all.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
     let found = match against {
         0 => format!(
-            "at all {} points; most on {} at σ = {} (e^{:.1})",
+            "at all {} points; most on {} at scale {} (e^{:.1})",
             all.len(),
             largest.0.name(),
             largest.1,
@@ -84,7 +84,7 @@ fn lowest(curves: &[Curve], family: Family, others: Vec<Family>, claim: &str) ->
 }
 
 /// A family better than another by about `e^size`: holds if the gap reaches that size within the
-/// range of σ.
+/// range of scales.
 fn gap(
     curves: &[Curve],
     regime: Regime,
@@ -96,11 +96,11 @@ fn gap(
     // "About": within half a unit of the exponent.
     let reached = gaps.iter().find(|g| g.1 >= size - 0.5);
     let found = match reached {
-        Some((sigma, gap)) => format!(
-            "e^{gap:.1} at σ = {sigma}, and the gap grows to e^{:.1} at σ = {}",
+        Some((scale, gap)) => format!(
+            "e^{gap:.1} at scale {scale}, and the gap grows to e^{:.1} at scale {}",
             largest.1, largest.0
         ),
-        None => format!("at most e^{:.1}, at σ = {}", largest.1, largest.0),
+        None => format!("at most e^{:.1}, at scale {}", largest.1, largest.0),
     };
     let claim = format!(
         "paper: {} is about e^{size} better than {} on {}",

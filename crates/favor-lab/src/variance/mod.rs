@@ -1,13 +1,13 @@
 //! The paper's comparison of variances (its Figures 1 and 5).
 //!
 //! Six kinds of data of dimension 64, five pairs of sets of 1024 vectors each, vectors multiplied
-//! by σ = 0.1, …, 1. The parameters of every family are fitted to each pair of sets. Reported is
+//! by a scale of 0.1, …, 1. The parameters of every family are fitted to each pair of sets. Reported is
 //! the mean over all pairs of vectors and all sets of the logarithm of the variance of one feature,
 //! relative to `K` as in the paper and also to `K²`, from the closed forms.
 //!
 //! The paper does not say how pixels become numbers. Here a pixel is its byte divided by 255, so
-//! that images lie in [0, 1] before they are multiplied by σ; with that the gaps that the paper
-//! reports appear between σ = 0.5 and σ = 0.9. Images centred at their mean give gaps that are far
+//! that images lie in [0, 1] before they are multiplied by the scale; with that the gaps that the paper
+//! reports appear between scales of 0.5 and 0.9. Images centred at their mean give gaps that are far
 //! smaller than the paper's, and standardised ones or ones in [−1, 1] give larger gaps on mnist than
 //! on cifar10, against the paper.
 
@@ -38,7 +38,7 @@ pub struct VarianceOptions {
     /// The kinds of data.
     pub regimes: Vec<Regime>,
     /// The factors of the vectors.
-    pub sigmas: Vec<f64>,
+    pub scales: Vec<f64>,
     /// The families.
     pub families: Vec<Family>,
     /// Vectors in a set.
@@ -49,32 +49,26 @@ pub struct VarianceOptions {
     pub seed: u64,
 }
 
+setters! { VarianceOptions {
+    regimes: Vec<Regime>,
+    scales: Vec<f64>,
+    families: Vec<Family>,
+    rows: usize,
+    sets: usize,
+    seed: u64,
+} }
+
 impl VarianceOptions {
     /// The experiment as in the paper, with all families.
     pub fn paper() -> Self {
         Self {
             regimes: Regime::ALL.to_vec(),
-            sigmas: (1..=10).map(|s| f64::from(s) / 10.0).collect(),
+            scales: (1..=10).map(|s| f64::from(s) / 10.0).collect(),
             families: compared(),
             rows: 1024,
             sets: 5,
             seed: 0,
         }
-    }
-
-    setters! {
-        /// Chooses the kinds of data.
-        regimes: Vec<Regime>,
-        /// Chooses the factors of the vectors.
-        sigmas: Vec<f64>,
-        /// Chooses the families.
-        families: Vec<Family>,
-        /// Chooses the number of vectors in a set.
-        rows: usize,
-        /// Chooses the number of pairs of sets.
-        sets: usize,
-        /// Chooses the seed of the sets.
-        seed: u64,
     }
 
     fn check(&self) -> Result<()> {
@@ -83,8 +77,8 @@ impl VarianceOptions {
                 return Err(Error::invalid(what, "0 is too few; give at least 1"));
             }
         }
-        if self.sigmas.is_empty() || !self.sigmas.iter().all(|s| s.is_finite() && *s > 0.0) {
-            return Err(Error::invalid("sigmas", "give at least one factor, each above zero"));
+        if self.scales.is_empty() || !self.scales.iter().all(|s| s.is_finite() && *s > 0.0) {
+            return Err(Error::invalid("scales", "give at least one, each above zero"));
         }
         Ok(())
     }

@@ -14,13 +14,13 @@ impl Reproduction {
             if curves.is_empty() {
                 continue;
             }
-            let mut panel = Panel::new(regime.name(), "σ", "mean log (Var / K²)");
+            let mut panel = Panel::new(regime.name(), "scale", "mean log (Var / K²)");
             if let Some((low, high)) = limits(&curves) {
                 panel = panel.y_limits(low, high);
             }
             for curve in curves {
                 let points =
-                    curve.points.iter().map(|p| (p.sigma, p.log_relative_variance)).collect();
+                    curve.points.iter().map(|p| (p.scale, p.log_relative_variance)).collect();
                 panel = panel.series(series(curve.family, points));
             }
             figure = figure.panel(panel);

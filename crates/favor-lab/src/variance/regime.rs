@@ -2,7 +2,7 @@
 
 use super::data::Sources;
 use favor::Matrix;
-use favor::diagnose::sample;
+use favor::diagnose::sample_rows;
 use favor::draw::Stream;
 
 /// The dimension of the vectors: images have 8 × 8 pixels.
@@ -11,11 +11,11 @@ pub(super) const DIM: usize = 64;
 /// A kind of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Regime {
-    /// Both sides `N(0, σ²I)`.
+    /// Both sides `N(0, s²I)`, with the scale s.
     Normal,
-    /// Both sides uniform on the sphere of radius σ.
+    /// Both sides uniform on the sphere of radius s.
     Sphere,
-    /// `N(0, σ²I)` against `N(σ1, σ²I)`.
+    /// `N(0, s²I)` against `N(s1, s²I)`.
     Heterogen,
     /// Digits on both sides.
     Mnist,
@@ -53,7 +53,7 @@ impl Regime {
         (mnist, matches!(self, Self::Cifar10 | Self::MnistCifar10))
     }
 
-    /// One pair of sets at σ = 1, or `None` if its images are not there. Another σ multiplies both
+    /// One pair of sets at scale 1, or `None` if its images are not there. Another scale multiplies both
     /// sets in every regime.
     pub(super) fn sets(
         self,
@@ -69,7 +69,7 @@ impl Regime {
             Matrix::from_fn(rows, DIM, |_, _| mean + stream.normal())
         };
         let images = |all: &Matrix<f64>, side: u64| {
-            sample(all.view(), rows, seed.wrapping_mul(1 << 20).wrapping_add(purpose(side)))
+            sample_rows(all.view(), rows, seed.wrapping_mul(1 << 20).wrapping_add(purpose(side)))
         };
         Some(match self {
             Self::Normal => (normal(0, 0.0), normal(1, 0.0)),

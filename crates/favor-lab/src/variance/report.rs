@@ -33,7 +33,7 @@ pub struct Curve {
     pub regime: Regime,
     /// The family.
     pub family: Family,
-    /// One point per σ.
+    /// One point per scale.
     pub points: Vec<Point>,
 }
 
@@ -41,7 +41,7 @@ pub struct Curve {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// The factor of the vectors.
-    pub sigma: f64,
+    pub scale: f64,
     /// Mean of `log(Var/K²)`.
     pub log_relative_variance: f64,
     /// Its standard deviation over the sets.
@@ -53,10 +53,10 @@ pub struct Point {
 }
 
 impl Reproduction {
-    /// One line per regime, σ and family.
+    /// One line per regime, scale and family.
     pub fn to_csv(&self) -> String {
         let mut out = String::from(
-            "regime,sigma,family,log_relative_variance,log_relative_variance_sd,\
+            "regime,scale,family,log_relative_variance,log_relative_variance_sd,\
              log_variance_over_kernel,log_variance_over_kernel_sd,sets,rows\n",
         );
         for curve in &self.curves {
@@ -65,7 +65,7 @@ impl Reproduction {
                     out,
                     "{},{},{},{},{},{},{},{},{}",
                     curve.regime.name(),
-                    p.sigma,
+                    p.scale,
                     curve.family,
                     p.log_relative_variance,
                     p.relative_deviation,
@@ -85,7 +85,7 @@ pub(super) fn curve(curves: &[Curve], regime: Regime, family: Family) -> Option<
     curves.iter().find(|c| c.regime == regime && c.family == family)
 }
 
-/// How much lower `better` lies than `worse`, at each σ.
+/// How much lower `better` lies than `worse`, at each scale.
 pub(super) fn gaps(
     curves: &[Curve],
     regime: Regime,
@@ -94,5 +94,5 @@ pub(super) fn gaps(
 ) -> Option<Vec<(f64, f64)>> {
     let (better, worse) = (curve(curves, regime, better)?, curve(curves, regime, worse)?);
     let pairs = better.points.iter().zip(&worse.points);
-    Some(pairs.map(|(b, w)| (b.sigma, w.log_relative_variance - b.log_relative_variance)).collect())
+    Some(pairs.map(|(b, w)| (b.scale, w.log_relative_variance - b.log_relative_variance)).collect())
 }

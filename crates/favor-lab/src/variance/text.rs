@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 impl Reproduction {
-    /// Findings, gaps at each σ, and the files that were written into `out`.
+    /// Findings, gaps at each scale, and the files that were written into `out`.
     pub fn to_text(&self, out: &Path) -> String {
         let mut text = String::new();
         let options = &self.options;
@@ -29,17 +29,17 @@ impl Reproduction {
             );
         }
         let mut shown =
-            vec![0, (options.sigmas.len() / 2).saturating_sub(1), options.sigmas.len() - 1];
+            vec![0, (options.scales.len() / 2).saturating_sub(1), options.scales.len() - 1];
         shown.dedup();
-        for sigma in shown.into_iter().filter_map(|i| options.sigmas.get(i)).copied() {
-            let _ = writeln!(text, "log(Var/K²) at σ = {sigma}");
-            text.push_str(&self.values_at(sigma).render("  "));
+        for scale in shown.into_iter().filter_map(|i| options.scales.get(i)).copied() {
+            let _ = writeln!(text, "log(Var/K²) at scale {scale}");
+            text.push_str(&self.values_at(scale).render("  "));
             text.push('\n');
         }
         for (better, worse) in
             [(Family::Sde, Family::Ge), (Family::Ade, Family::Ge), (Family::Balanced, Family::Sde)]
         {
-            let _ = writeln!(text, "how much lower {better} is than {worse}, at each σ");
+            let _ = writeln!(text, "how much lower {better} is than {worse}, at each scale");
             text.push_str(&self.gap_table(better, worse).render("  "));
             text.push('\n');
         }
@@ -57,14 +57,14 @@ impl Reproduction {
         Regime::ALL.into_iter().filter(known)
     }
 
-    fn values_at(&self, sigma: f64) -> Table {
+    fn values_at(&self, scale: f64) -> Table {
         let mut table = Table::new("family");
         self.present().for_each(|r| table.column("", r.name()));
         for &family in &self.options.families {
             let mut cells = vec![family.name().to_owned()];
             for regime in self.present() {
                 let found = curve(&self.curves, regime, family);
-                let point = found.and_then(|c| c.points.iter().find(|p| p.sigma == sigma));
+                let point = found.and_then(|c| c.points.iter().find(|p| p.scale == scale));
                 cells.push(point.map_or("-".to_owned(), |p| fixed(p.log_relative_variance)));
             }
             table.row(cells);
@@ -73,8 +73,8 @@ impl Reproduction {
     }
 
     fn gap_table(&self, better: Family, worse: Family) -> Table {
-        let mut table = Table::new("σ");
-        self.options.sigmas.iter().for_each(|s| table.column("", s.to_string()));
+        let mut table = Table::new("scale");
+        self.options.scales.iter().for_each(|s| table.column("", s.to_string()));
         for regime in self.present() {
             let mut cells = vec![regime.name().to_owned()];
             let gaps = gaps(&self.curves, regime, better, worse).unwrap_or_default();

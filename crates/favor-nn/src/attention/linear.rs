@@ -1,36 +1,22 @@
 //! Linear attention by features that estimate no softmax: ELU and ReLU, in tensor operations.
 
-use super::{KeyMask, Method, RELU_EPSILON};
-use burn::tensor::activation::relu;
+use super::{KeyMask, RELU_EPSILON};
+use burn::tensor::activation::relu as relu_of;
 use burn::tensor::{Bool, Tensor};
 
-/// A feature function, in each dimension.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Features {
-    Elu,
-    Relu,
+/// `elu(x) + 1`.
+pub(super) fn elu(x: Tensor<4>) -> Tensor<4> {
+    // max(x, 0) + exp(min(x, 0)): no exponential of a large number, nor its gradient.
+    relu_of(x.clone()) + x.clamp_max(0.0).exp()
 }
 
-impl Features {
-    pub(super) fn of(method: &Method) -> Option<Self> {
-        match method {
-            Method::Elu => Some(Self::Elu),
-            Method::Relu => Some(Self::Relu),
-            _ => None,
-        }
-    }
-
-    fn apply(self, x: Tensor<4>) -> Tensor<4> {
-        match self {
-            // max(x, 0) + exp(min(x, 0)): no exponential of a large number, nor its gradient.
-            Self::Elu => relu(x.clone()) + x.clamp_max(0.0).exp(),
-            Self::Relu => relu(x) + RELU_EPSILON,
-        }
-    }
+/// `relu(x) + ε`.
+pub(super) fn relu(x: Tensor<4>) -> Tensor<4> {
+    relu_of(x) + RELU_EPSILON
 }
 
 pub(super) fn attend(
-    features: Features,
+    features: fn(Tensor<4>) -> Tensor<4>,
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
@@ -45,7 +31,7 @@ pub(super) fn attend(
     };
     // Padding may hold anything, and 0 · NaN is NaN, in gradients too: it is cleared before its
     // features are taken, and the features of zero after.
-    let (q, k, v) = (features.apply(q), clean(features.apply(clean(k))), clean(v));
+    let (q, k, v) = (features(q), clean(features(clean(k))), clean(v));
     if causal {
         // In the square of the length: a baseline, not what anybody should use for long texts.
         let later = Tensor::<2, Bool>::tril_mask([length, length], 0, &device);

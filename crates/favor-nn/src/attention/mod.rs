@@ -114,32 +114,22 @@ pub fn attend(
     method: &Method,
     options: &AttendOptions<'_>,
 ) -> Result<Tensor<4>> {
-    check(&q, &k, &v, options)?;
-    attend_checked(q, k, v, method, options)
-}
-
-/// The same for tensors whose shapes are known to fit.
-pub(crate) fn attend_checked(
-    q: Tensor<4>,
-    k: Tensor<4>,
-    v: Tensor<4>,
-    method: &Method,
-    options: &AttendOptions<'_>,
-) -> Result<Tensor<4>> {
     let AttendOptions { mask, causal, .. } = *options;
     let kernel = Kernel::attention(q.dims()[3]);
-    if let Some(baseline) = linear::Features::of(method) {
-        return Ok(linear::attend(baseline, q, k, v, mask, causal));
-    }
-    if options.implementation == Implementation::Auto && on_host(&q) {
+    let by_engine = method.for_engine(kernel).is_some();
+    if by_engine && options.implementation == Implementation::Auto && on_host(&q) {
+        check_mask(&k, mask)?;
         let (method, mask) = (method.clone(), mask.map(|m| m.visible().clone()));
         let failure = options.failure.clone();
         return host::attend(q, k, v, host::Call { method, kernel, mask, causal, failure });
     }
+    check([&q, &k, &v], method, mask, causal)?;
     match method {
+        Method::Exact => Ok(tensors::exact(q, k, v, (&[kernel], None), mask, causal)),
+        Method::Elu => Ok(linear::attend(linear::elu, q, k, v, mask, causal)),
+        Method::Relu => Ok(linear::attend(linear::relu, q, k, v, mask, causal)),
         Method::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
         Method::Hybrid { maps, exact } => tensors::hybrid(q, k, v, (maps, exact), mask, causal),
-        _ => Ok(tensors::exact(q, k, v, (kernel, None), mask, causal)),
     }
 }
 
@@ -152,9 +142,10 @@ pub(crate) fn exact_with_bias(
     bias: Tensor<4>,
     mask: Option<&KeyMask>,
     causal: bool,
-) -> Tensor<4> {
+) -> Result<Tensor<4>> {
+    check([&q, &k, &v], &Method::Exact, mask, causal)?;
     let kernel = Kernel::attention(q.dims()[3]);
-    tensors::exact(q, k, v, (kernel, Some(bias)), mask, causal)
+    Ok(tensors::exact(q, k, v, (&[kernel], Some(bias)), mask, causal))
 }
 
 /// Whether the engine can read the tensor where it lies.
@@ -162,40 +153,26 @@ pub(crate) fn on_host(tensor: &Tensor<4>) -> bool {
     is_flex(&tensor.device()) && matches!(tensor.dtype(), DType::F32 | DType::F64)
 }
 
-fn check(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>, options: &AttendOptions<'_>) -> Result<()> {
-    let ([batch, heads, length, dim], keys) = (q.dims(), k.dims()[2]);
-    for (what, tensor) in [("queries", q), ("keys", k), ("values", v)] {
-        if tensor.dims().contains(&0) {
-            let reason = format!("{:?} has an empty axis", tensor.dims());
-            return Err(Error::invalid(what, reason));
-        }
-    }
-    let sides =
-        [("keys", k, [batch, heads, keys, dim]), ("values", v, [batch, heads, keys, v.dims()[3]])];
-    for (what, tensor, wanted) in sides {
-        let found = tensor.dims();
-        if found != wanted {
-            let reason = format!("{found:?} for queries {:?}; {wanted:?} would fit", q.dims());
-            return Err(Error::invalid(what, reason));
-        }
-    }
-    check_keys([batch, length], keys, options.mask, options.causal)
-}
-
-/// That the mask and causality fit queries `[batch, length]` and so many keys.
-pub(crate) fn check_keys(
-    [batch, length]: [usize; 2],
-    keys: usize,
+/// What the engine checks itself, for what tensor operations compute.
+fn check(
+    inputs: [&Tensor<4>; 3],
+    method: &Method,
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Result<()> {
-    if causal && length != keys {
-        let reason = format!("{length} queries and {keys} keys; there must be as many of both");
-        return Err(Error::invalid("causal attention", reason));
-    }
+    let [q, k, _] = inputs;
+    check_mask(k, mask)?;
+    let kernel = Kernel::attention(q.dims()[3]);
+    let method = method.for_engine(kernel).unwrap_or(favor::Method::Exact(kernel));
+    let options = favor::AttentionOptions::new().causal(causal);
+    Ok(method.check(inputs.map(|t| t.dims()), &options)?)
+}
+
+fn check_mask(keys: &Tensor<4>, mask: Option<&KeyMask>) -> Result<()> {
+    let [batch, _, length, _] = keys.dims();
     match mask {
-        Some(mask) if mask.shape() != [batch, keys] => {
-            let reason = format!("shape {:?} where keys are {:?}", mask.shape(), [batch, keys]);
+        Some(mask) if mask.shape() != [batch, length] => {
+            let reason = format!("shape {:?} where keys are {:?}", mask.shape(), [batch, length]);
             Err(Error::invalid("key mask", reason))
         }
         _ => Ok(()),

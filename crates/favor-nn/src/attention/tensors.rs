@@ -13,25 +13,35 @@ const STEP: usize = 16;
 /// A logarithm so low that its exponential is nothing, but that can still be added to.
 const NOTHING: f32 = -1e30;
 
-/// Exact attention, with the whole matrix of weights. `bias` is added to the products of queries and
-/// keys, before they are scaled.
+/// Exact attention, with the whole matrix of weights, by one kernel for all heads, one per head, or one per
+/// sequence and head. `bias` is added to the products of queries and keys, before they are scaled.
 pub(super) fn exact(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
-    (kernel, bias): (Kernel, Option<Tensor<4>>),
+    (kernels, bias): (&[Kernel], Option<Tensor<4>>),
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Tensor<4> {
     let (device, [batch, heads, length, _], keys) = (q.device(), q.dims(), k.dims()[2]);
     let shape = [batch, heads, length, keys];
     let (k, v) = without_padding(k, v, mask, &device);
-    let products = q.matmul(k.swap_dims(2, 3));
+    let [a, b] = lead(kernels.len(), batch, heads);
+    let per_head = |number: fn(&Kernel) -> f64| {
+        let numbers: Vec<f64> = kernels.iter().map(number).collect();
+        Tensor::<4>::from_data(TensorData::new(numbers, [a, b, 1, 1]), (&device, v.dtype()))
+    };
+    let products = q.matmul(k.clone().swap_dims(2, 3));
     let products = match bias {
         Some(bias) => products + bias,
         None => products,
     };
-    let mut logits = products * kernel.scale().powi(2);
+    let mut logits = products * per_head(|kernel| kernel.scale().powi(2));
+    if kernels.iter().any(|kernel| kernel.alpha() != 0.0) {
+        // α‖sy‖²; the same of the query cancels.
+        let norms = k.square().sum_dim(3).swap_dims(2, 3);
+        logits = logits + norms * per_head(|kernel| kernel.alpha() * kernel.scale().powi(2));
+    }
     if let Some(mask) = mask {
         logits = logits.mask_fill(mask.hidden(&device).expand(shape), NOTHING);
     }
@@ -53,23 +63,16 @@ pub(super) fn hybrid(
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Result<Tensor<4>> {
-    let [batch, heads, _, dim] = q.dims();
+    let [batch, heads, ..] = q.dims();
     if let Some(some) = exact_keys.iter().find(|e| !e.is_all() && !e.is_none()) {
         let reason = format!("exact keys ({some}) are computed by the engine alone, on the CPU");
         return Err(Error::invalid("attention", reason));
     }
     let exact_heads: Vec<bool> = exact_keys.iter().map(ExactKeys::is_all).collect();
-    let lead = match exact_heads.len() {
-        1 => [1, 1, 1, 1],
-        n if n == batch * heads => [batch, heads, 1, 1],
-        n if n == heads => [1, heads, 1, 1],
-        n => {
-            let reason = format!("{n} choices for {batch} × {heads} heads");
-            return Err(Error::invalid("attention", reason));
-        }
-    };
+    let [a, b] = lead(exact_heads.len(), batch, heads);
     let device = q.device();
-    let exactly = |q, k, v| exact(q, k, v, (Kernel::attention(dim), None), mask, causal);
+    let kernels: Vec<Kernel> = maps.iter().map(|map| map.kernel()).collect();
+    let exactly = |q, k, v| exact(q, k, v, (&kernels, None), mask, causal);
     if !exact_heads.contains(&false) {
         return Ok(exactly(q, k, v));
     }
@@ -77,7 +80,7 @@ pub(super) fn hybrid(
     if !exact_heads.contains(&true) {
         return Ok(features);
     }
-    let which = TensorData::new(exact_heads, lead);
+    let which = TensorData::new(exact_heads, [a, b, 1, 1]);
     let which = Tensor::<4, Bool>::from_data(which, &device).expand(features.shape());
     Ok(features.mask_where(which, exactly(q, k, v)))
 }
@@ -91,20 +94,8 @@ pub(super) fn features(
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Result<Tensor<4>> {
-    let ([batch, heads, _, dim], device) = (q.dims(), q.device());
-    let lead = match maps.len() {
-        1 => [1, 1],
-        n if n == heads => [1, heads],
-        n if n == batch * heads => [batch, heads],
-        n => {
-            let reason = format!("{n} maps for a batch of {batch} and {heads} heads");
-            return Err(Error::invalid("attention", reason));
-        }
-    };
-    if let Some(map) = maps.iter().find(|m| m.dim() != dim) {
-        let reason = format!("a map of dimension {} for heads of {dim}", map.dim());
-        return Err(Error::invalid("attention", reason));
-    }
+    let ([batch, heads, ..], device) = (q.dims(), q.device());
+    let lead = lead(maps.len(), batch, heads);
     let (k, v) = without_padding(k, v, mask, &device);
     let queries = Side::new(maps, lead, true, &q)?.log_features(q, false);
     let mut keys = Side::new(maps, lead, false, &k)?.log_features(k, true);
@@ -113,6 +104,15 @@ pub(super) fn features(
         keys = keys.mask_fill(hidden, NOTHING);
     }
     Ok(if causal { causal_sums(queries, keys, v) } else { all_sums(queries, keys, v) })
+}
+
+/// The leading axes of so many maps, kernels or choices, which go with `[batch, heads]`.
+fn lead(count: usize, batch: usize, heads: usize) -> [usize; 2] {
+    match count {
+        1 => [1, 1],
+        n if n == heads => [1, heads],
+        _ => [batch, heads],
+    }
 }
 
 /// Zeros at padding, which may hold anything: 0 · NaN is NaN.

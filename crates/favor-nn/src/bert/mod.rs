@@ -116,7 +116,8 @@ impl Bert {
         self.encoder.layers.iter().for_each(|layer| layer.attention.begin_calibration());
     }
 
-    /// Ends a calibration: the maps are fitted to what was seen, and frozen.
+    /// Ends a calibration: the maps are fitted to what was seen. Calibrated statistics stay as they are
+    /// from now on; a running average goes on from them.
     pub fn end_calibration(&self) {
         self.encoder.layers.iter().for_each(|layer| layer.attention.end_calibration());
     }

@@ -5,17 +5,7 @@ use crate::attention::{Attention, Follow, HostView, KeyMask, Method};
 use crate::{Error, Result};
 use burn::tensor::Tensor;
 use favor::{AdaptiveMaps, Choice, FeatureMap, FeatureSpec, Kernel};
-use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// What the maps of a layer have learned.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct MapState {
-    options: AttentionOptions,
-    /// None for a kind of attention without maps.
-    maps: Option<AdaptiveMaps>,
-    calibrating: bool,
-}
 
 /// The maps of a layer. Modules are called by shared reference, so what they learn is behind a lock;
 /// clones share it, as a model and its copy for evaluation must.
@@ -24,7 +14,8 @@ pub(super) struct Maps {
     options: AttentionOptions,
     heads: usize,
     dim: usize,
-    state: Arc<Mutex<MapState>>,
+    /// None for a kind of attention without maps.
+    state: Arc<Mutex<Option<AdaptiveMaps>>>,
 }
 
 impl Maps {
@@ -35,8 +26,7 @@ impl Maps {
             let spec = spec.coupling(options.coupling).seed(options.seed);
             AdaptiveMaps::new(spec, heads, dim, options.policy())
         };
-        let maps = options.kind.family().map(made).transpose()?;
-        let state = MapState { options, maps, calibrating: false };
+        let state = options.kind.family().map(made).transpose()?;
         Ok(Self { options, heads, dim, state: Arc::new(Mutex::new(state)) })
     }
 
@@ -52,28 +42,26 @@ impl Maps {
         self.dim
     }
 
-    pub(super) fn state(&self) -> MapState {
+    pub(super) fn state(&self) -> Option<AdaptiveMaps> {
         self.lock().clone()
     }
 
-    pub(super) fn set_state(&self, state: MapState) -> Result<()> {
-        if state.options != self.options {
+    pub(super) fn set_state(&self, state: Option<AdaptiveMaps>) -> Result<()> {
+        let made_of = |maps: &AdaptiveMaps| (*maps.spec(), maps.heads(), maps.dim(), maps.policy());
+        let mut own = self.lock();
+        if state.as_ref().map(made_of) != own.as_ref().map(made_of) {
             return Err(Error::invalid("maps", "they were learned with other options"));
         }
-        *self.lock() = state;
+        *own = state;
         Ok(())
     }
 
     pub(super) fn begin_calibration(&self) {
-        self.lock().calibrating = true;
+        self.lock().iter_mut().for_each(AdaptiveMaps::begin_calibration);
     }
 
     pub(super) fn end_calibration(&self) {
-        let mut state = self.lock();
-        state.calibrating = false;
-        if let Some(maps) = &mut state.maps {
-            maps.end_calibration();
-        }
+        self.lock().iter_mut().for_each(AdaptiveMaps::end_calibration);
     }
 
     /// What to compute for these queries, keys and values.
@@ -122,23 +110,19 @@ impl Maps {
     ) -> Result<Option<Vec<FeatureMap>>> {
         let mask = mask.map(|m| m.visible().as_slice());
         let mut state = self.lock();
-        let MapState { maps: Some(maps), calibrating, .. } = &mut *state else {
+        let Some(maps) = &mut *state else {
             return Err(Error::invalid("maps", "they are of a kind of attention without maps"));
         };
         let views = [HostView::of(q)?, HostView::of(k)?];
-        HostView::follow(
-            views.each_ref(),
-            maps,
-            mask,
-            match (*calibrating, training) {
-                (true, _) => Follow::Calibrate,
-                (false, true) => Follow::Train { causal },
-                (false, false) => Follow::Evaluate { causal },
-            },
-        )
+        let how = match (maps.is_calibrating(), training) {
+            (true, _) => Follow::Calibrate,
+            (false, true) => Follow::Train { causal },
+            (false, false) => Follow::Evaluate { causal },
+        };
+        HostView::follow(views.each_ref(), maps, mask, how)
     }
 
-    fn lock(&self) -> MutexGuard<'_, MapState> {
+    fn lock(&self) -> MutexGuard<'_, Option<AdaptiveMaps>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,20 +4,18 @@ mod maps;
 mod options;
 mod positions;
 
-pub use maps::MapState;
 use maps::Maps;
 pub use options::AttentionOptions;
 pub use positions::Positions;
 use positions::Relative;
 
-use crate::attention::{
-    AttendOptions, BackwardFailure, Implementation, KeyMask, attend_checked, check_keys,
-};
+use crate::attention::{AttendOptions, BackwardFailure, Implementation, KeyMask, attend};
 use crate::host::{drop_some, rowwise};
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
+use favor::AdaptiveMaps;
 
 /// What a [`FavorAttention`] is made of.
 #[derive(Debug, Clone)]
@@ -155,7 +153,7 @@ impl FavorAttention {
         mask: Option<&KeyMask>,
         causal: bool,
     ) -> Result<Tensor<3>> {
-        self.check([&query, &key, &value], mask, causal)?;
+        self.check_widths([&query, &key, &value])?;
         let training = self.dropout.training.is_enabled() && query.device().is_autodiff();
         let [batch, length, _] = query.dims();
         let heads = |x: Tensor<3>| {
@@ -172,7 +170,7 @@ impl FavorAttention {
                 let method = self.maps.method([&q, &k, &v], mask, causal, training)?;
                 let options = AttendOptions::default().mask(mask).causal(causal);
                 let options = options.implementation(self.implementation);
-                attend_checked(q, k, v, &method, &options.failure(self.failure.clone()))?
+                attend(q, k, v, &method, &options.failure(self.failure.clone()))?
             }
         };
         let width = self.maps.heads() * out.dims()[3];
@@ -180,27 +178,21 @@ impl FavorAttention {
         Ok(rowwise(&self.output, out))
     }
 
-    fn check(
-        &self,
-        [query, key, value]: [&Tensor<3>; 3],
-        mask: Option<&KeyMask>,
-        causal: bool,
-    ) -> Result<()> {
-        let batch = query.dims()[0];
+    /// All but the widths is checked by attention itself.
+    fn check_widths(&self, [query, key, value]: [&Tensor<3>; 3]) -> Result<()> {
         let sides = [
-            ("queries", query, &self.query, query),
-            ("keys", key, &self.key, key),
-            ("values", value, &self.value, key),
+            ("queries", query, &self.query),
+            ("keys", key, &self.key),
+            ("values", value, &self.value),
         ];
-        for (what, x, projection, as_long_as) in sides {
-            let (found, length) = (x.dims(), as_long_as.dims()[1]);
-            let wanted = [batch, length, projection.weight.dims()[0]];
+        for (what, x, projection) in sides {
+            let (found, wanted) = (x.dims()[2], projection.weight.dims()[0]);
             if found != wanted {
-                let reason = format!("the layer takes {wanted:?} here, not {found:?}");
+                let reason = format!("a width of {found} where the layer takes {wanted}");
                 return Err(Error::invalid(what, reason));
             }
         }
-        check_keys([batch, query.dims()[1]], key.dims()[1], mask, causal)
+        Ok(())
     }
 
     /// Where the layer leaves the reason when its backward pass fails.
@@ -226,18 +218,19 @@ impl FavorAttention {
         self.maps.begin_calibration();
     }
 
-    /// Ends a calibration: the statistics are frozen.
+    /// Ends a calibration. [`Statistics::Calibrated`](favor::Statistics::Calibrated) stay as they are
+    /// from now on; a running average goes on from them.
     pub fn end_calibration(&self) {
         self.maps.end_calibration();
     }
 
-    /// What the maps have learned, to be kept in a file.
-    pub fn map_state(&self) -> MapState {
+    /// What the maps have learned, to be kept in a file; nothing for a kind of attention without maps.
+    pub fn map_state(&self) -> Option<AdaptiveMaps> {
         self.maps.state()
     }
 
     /// Goes on from what maps had learned.
-    pub fn set_map_state(&self, state: MapState) -> Result<()> {
+    pub fn set_map_state(&self, state: Option<AdaptiveMaps>) -> Result<()> {
         self.maps.set_state(state)
     }
 }

@@ -129,7 +129,7 @@ impl Relative {
             .narrow(2, 1, 2 * length - 1)
             .reshape([batch, heads, length, 2 * length - 1])
             .narrow(3, 0, length);
-        Ok(exact_with_bias(q + self.content.val(), k, v, shifted, mask, causal))
+        exact_with_bias(q + self.content.val(), k, v, shifted, mask, causal)
     }
 
     /// Sines and cosines of all distances, from the greatest to the least.

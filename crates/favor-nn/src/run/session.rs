@@ -26,7 +26,7 @@ pub struct Watch<'a> {
 pub struct Session<'a, M = Bert> {
     trainer: Trainer<M>,
     /// Describes the run.
-    request: String,
+    description: String,
     checkpoint: PathBuf,
     watch: Watch<'a>,
     /// A running mean, which is easier to follow than single losses.
@@ -42,11 +42,11 @@ impl<'a, M: Model> Session<'a, M> {
         checkpoint: PathBuf,
         watch: Watch<'a>,
     ) -> Result<Self> {
-        let request = serde_json::to_string(described)
-            .map_err(|e| Error::invalid("request", e.to_string()))?;
-        let mut session = Self { trainer, request, checkpoint, watch, loss: None };
+        let description = serde_json::to_string(described)
+            .map_err(|e| Error::invalid("description", e.to_string()))?;
+        let mut session = Self { trainer, description, checkpoint, watch, loss: None };
         if session.checkpoint.exists() {
-            session.trainer.load_checkpoint(&session.checkpoint, &session.request)?;
+            session.trainer.load_checkpoint(&session.checkpoint, &session.description)?;
         }
         Ok(session)
     }
@@ -91,7 +91,7 @@ impl<'a, M: Model> Session<'a, M> {
     }
 
     fn save(&self) -> Result<()> {
-        self.trainer.save_checkpoint(&self.checkpoint, &self.request)
+        self.trainer.save_checkpoint(&self.checkpoint, &self.description)
     }
 
     /// The model, when all is done. Removes the checkpoint, which nobody needs any more.

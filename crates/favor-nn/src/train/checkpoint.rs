@@ -11,39 +11,37 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const KIND: Kind = Kind::new("favor_nn.checkpoint", "checkpoint", 2);
+const KIND: Kind = Kind::new("favor_nn.checkpoint", "checkpoint", 3);
 
 /// How far a run has come.
 #[derive(Serialize, Deserialize)]
 struct Progress {
-    /// Describes the run.
-    request: String,
+    description: String,
     step: u64,
     updates: u64,
 }
 
 impl<M: Model> Trainer<M> {
-    /// Writes all that training needs to go on. `request` describes the run: only the same run goes on
-    /// from it.
-    pub fn save_checkpoint(&self, path: &Path, request: &str) -> Result<()> {
+    /// Writes all that training needs to go on. Only a run of the same description goes on from it.
+    pub fn save_checkpoint(&self, path: &Path, description: &str) -> Result<()> {
         let mut tensors = self.model().state()?;
         for (path, means) in &self.adam.means {
             let stored = |v: &[f32]| Stored::floats(vec![v.len()], v);
             tensors.insert(format!("first.{path}"), stored(&means.first));
             tensors.insert(format!("second.{path}"), stored(&means.second));
         }
-        let request = request.to_owned();
-        let progress = Progress { request, step: self.step, updates: self.adam.updates };
+        let description = description.to_owned();
+        let progress = Progress { description, step: self.step, updates: self.adam.updates };
         write_atomically(path, &store::write(KIND, &progress, &tensors)?)?;
         Ok(())
     }
 
     /// Goes on from a checkpoint of the same run.
-    pub fn load_checkpoint(&mut self, path: &Path, request: &str) -> Result<()> {
+    pub fn load_checkpoint(&mut self, path: &Path, description: &str) -> Result<()> {
         let refuse = |e: Error| Error::file(path, e);
         let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
         let (progress, tensors): (Progress, _) = store::read(KIND, &bytes).map_err(refuse)?;
-        if progress.request != request {
+        if progress.description != description {
             return Err(Error::OtherSettings { path: path.to_path_buf() });
         }
         self.model = Some(self.model().clone().with_state(&tensors).map_err(refuse)?);

@@ -7,20 +7,23 @@ use adam::Adam;
 pub use adam::AdamOptions;
 
 use crate::bert::Bert;
-use crate::layer::{FavorAttention, MapState};
+use crate::layer::FavorAttention;
 use crate::store::{Stored, Tensors, Views};
 use crate::weights;
 use crate::{Error, Result};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use favor::AdaptiveMaps;
 use favor::draw::Stream;
 use serde::{Deserialize, Serialize};
 
 /// The stream that seeds the dropout of each step.
 const PURPOSE: u64 = 0x7374_6570;
 
-/// The tensor of a file that holds what maps have learned.
-const MAPS: &str = "maps";
+/// The tensor of a file that holds what the maps of a layer have learned.
+fn maps_name(layer: usize) -> String {
+    format!("maps.{layer}")
+}
 
 /// How long and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -74,27 +77,22 @@ pub trait Model: Module {
     /// maps know of the data.
     fn state(&self) -> Result<Tensors> {
         let mut tensors = weights::collect(self, weights::own_names)?;
-        let maps: Vec<MapState> = self.attentions().iter().map(|a| a.map_state()).collect();
-        let maps = postcard::to_stdvec(&maps).map_err(|e| Error::invalid("maps", e.to_string()))?;
-        tensors.insert(MAPS.to_owned(), Stored::bytes(maps));
+        for (layer, attention) in self.attentions().into_iter().enumerate() {
+            if let Some(maps) = attention.map_state() {
+                tensors.insert(maps_name(layer), Stored::bytes(maps.to_bytes()?));
+            }
+        }
         Ok(tensors)
     }
 
     /// The same model as it was when its state was kept.
     fn with_state(self, tensors: &Views<'_>) -> Result<Self> {
-        let damaged = |reason: String| Error::invalid("maps", reason);
-        let maps = tensors.get(MAPS).ok_or_else(|| damaged("missing from the file".into()))?;
-        let maps: Vec<MapState> =
-            postcard::from_bytes(maps.data()).map_err(|e| damaged(format!("damaged: {e}")))?;
         let device = self.device();
         let model = weights::load(self, tensors, weights::own_names, &device)?;
-        let attentions = model.attentions();
-        if maps.len() != attentions.len() {
-            let (found, layers) = (maps.len(), attentions.len());
-            return Err(damaged(format!("of {found} layers for a model of {layers}")));
-        }
-        for (attention, state) in attentions.into_iter().zip(maps) {
-            attention.set_map_state(state)?;
+        for (layer, attention) in model.attentions().into_iter().enumerate() {
+            let file = tensors.get(&maps_name(layer));
+            let maps = file.map(|file| AdaptiveMaps::from_bytes(file.data())).transpose()?;
+            attention.set_map_state(maps)?;
         }
         Ok(model)
     }

@@ -3,7 +3,7 @@
 use crate::common::{maps, normal, values};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use favor::reference::{Baseline, Mask, baseline_attention};
-use favor::{ExactKeys, Family, Rows};
+use favor::{ExactKeys, Family, FeatureMap, Kernel, Rows};
 use favor_nn::attention::{
     AttendOptions, Attention, BackwardFailure, Implementation, KeyMask, Method, attend,
 };
@@ -138,6 +138,27 @@ fn cross_attention_agrees() {
     }
 }
 
+/// Heads that are exact are so by the kernel of their own map, whatever it is.
+#[test]
+fn exact_heads_use_the_kernels_of_their_maps() {
+    let refit = |map: &FeatureMap, kernel: Kernel| {
+        let parameters = map.parameters().unwrap().clone();
+        map.spec().kernel(kernel).with_parameters(parameters).unwrap()
+    };
+    let kernels = [Kernel::softmax(), Kernel::gaussian(), Kernel::new(-0.2, 0.7).unwrap()];
+    let own = maps(Family::Balanced, SHAPE[1], SHAPE[3], 10);
+    let maps: Arc<[_]> = own.iter().zip(kernels).map(|(map, kernel)| refit(map, kernel)).collect();
+    for exact in [vec![ExactKeys::ALL], [ExactKeys::ALL, ExactKeys::NONE, ExactKeys::ALL].into()] {
+        let method = Method::Hybrid { maps: maps.clone(), exact: exact.into() };
+        for (mask, causal) in masks().iter().flat_map(|m| [(m, false), (m, true)]) {
+            let one = run(inputs(), &method, mask.as_ref(), causal, Implementation::Auto);
+            let two = run(inputs(), &method, mask.as_ref(), causal, Implementation::Tensors);
+            assert_close(&one.0, &two.0, 1e-10, "values");
+            one.1.iter().zip(&two.1).for_each(|(a, b)| assert_close(a, b, 1e-10, "gradients"));
+        }
+    }
+}
+
 /// Padding may hold NaN; it shows nowhere.
 #[test]
 fn padding_is_not_looked_at() {
@@ -218,12 +239,15 @@ fn what_does_not_fit_is_refused() {
             assert!(message.contains(part), "{message}");
         };
         let short = k.clone().narrow(2, 0, 5);
-        refused(&short, &Method::Exact, None, "values: [2, 3, 21, 4] for queries");
-        refused(&k.clone().narrow(3, 0, 2), &Method::Elu, None, "[2, 3, 21, 4] would fit");
+        refused(&short, &Method::Exact, None, "values [2, 3, 21, 4] do not fit");
+        refused(&k.clone().narrow(3, 0, 2), &Method::Elu, None, "keys [2, 3, 21, 2]");
         let mask = KeyMask::of_lengths(&[3], 21);
         refused(&k, &Method::Relu, Some(&mask), "key mask: shape [1, 21] where keys are [2, 21]");
         let wrong = Method::Features(maps(Family::Pos, 2, 4, 8).into());
         refused(&k, &wrong, None, "2 maps");
+        let exact = [ExactKeys::ALL; 4].into();
+        let wrong = Method::Hybrid { maps: maps(Family::Pos, 3, 4, 8).into(), exact };
+        refused(&k, &wrong, None, "4 entries for 3 heads");
     }
     let causal = |keys: usize| {
         let cut = |t: &Tensor<4>| t.clone().narrow(2, 0, keys);

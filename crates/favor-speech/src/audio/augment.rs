@@ -2,7 +2,7 @@
 
 use super::Features;
 use favor::draw::Stream;
-use favor_nn::setters;
+use favor_io::setters;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 

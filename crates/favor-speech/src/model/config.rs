@@ -1,8 +1,8 @@
 //! The shape of a speech recogniser.
 
 use crate::{Error, Result};
+use favor_io::setters;
 use favor_nn::Positions;
-use favor_nn::setters;
 use serde::{Deserialize, Serialize};
 
 /// The shape of a [`Recogniser`](super::Recogniser).

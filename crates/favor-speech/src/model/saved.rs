@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// The file of a model's folder.
 const FILE: &str = "model.safetensors";
 
-const KIND: Kind = Kind::new("favor_speech.recogniser", "recogniser", 2);
+const KIND: Kind = Kind::new("favor_speech.recogniser", "recogniser", 3);
 
 /// Utterances that go through a model together, if they are short.
 const BATCH: usize = 16;

@@ -4,8 +4,8 @@ use super::device;
 use crate::audio::{Features, FrontEnd, Recording};
 use crate::{Error, Errors, Heard, Manifest, Result, SpeechModel, Utterance};
 use favor_io::progress::{Listener, Tick};
+use favor_io::setters;
 use favor_nn::AttentionOptions;
-use favor_nn::setters;
 use rayon::prelude::*;
 use std::path::PathBuf;
 

@@ -2,7 +2,8 @@
 
 use crate::audio::Augment;
 use crate::{Error, Result, SpeechConfig, Units};
-use favor_nn::{Positions, setters};
+use favor_io::setters;
+use favor_nn::Positions;
 use serde::{Deserialize, Serialize};
 
 /// Characters that the prediction network remembers, where labels are characters.

@@ -10,9 +10,24 @@ use serde::{Deserialize, Serialize};
 /// The features to sum.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SumsJob {
+    #[serde(with = "file")]
     pub(crate) map: FeatureMap,
     /// A target to sum too, a column of numbers, and how it is scaled.
     pub(crate) target: Option<(String, Scaling)>,
+}
+
+/// A map as the bytes of its own file.
+mod file {
+    use super::{Deserialize, FeatureMap, Serialize};
+    use serde::{Deserializer, Serializer, de, ser};
+
+    pub(super) fn serialize<S: Serializer>(map: &FeatureMap, to: S) -> Result<S::Ok, S::Error> {
+        map.to_bytes().map_err(ser::Error::custom)?.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<FeatureMap, D::Error> {
+        FeatureMap::from_bytes(&Vec::deserialize(from)?).map_err(de::Error::custom)
+    }
 }
 
 /// `Σ w S(y)` and, for a target `t`, `Σ w t S(y)`, with the rows of positive weight and their weight.

@@ -203,7 +203,7 @@ fn plain<T: Scalar>(
     out: &mut [T],
 ) -> Result<()> {
     let (q, k, v) = (q.to_matrix(), k.to_matrix(), v.to_matrix());
-    let (q, k, v, mask) = (q.view(), k.view(), v.view(), Mask { causal, keys: mask });
+    let (q, k, v, mask) = (q.view(), k.view(), v.view(), Mask::new(causal, mask));
     let result: Matrix<f64> = if exact.is_none() {
         feature_attention(map, q, k, v, mask)?
     } else {

@@ -1,7 +1,8 @@
 //! How attention is computed: exactly, by features, or by features with keys that are exact.
 
-use super::ExactKeys;
-use crate::{FeatureMap, Kernel};
+use super::plan::Plan;
+use super::{AttentionOptions, ExactKeys};
+use crate::{FeatureMap, Kernel, Result};
 
 /// How attention is computed.
 ///
@@ -35,6 +36,21 @@ impl<'a> Method<'a> {
             Self::Exact(_) => &[],
             Self::Features(maps) | Self::Hybrid { maps, .. } => maps,
         }
+    }
+
+    /// Checks that queries, keys and values of these shapes, each `[batch, heads, length, dim]`, can be
+    /// attended this way. [`attention`](crate::attention) checks its inputs itself; this is for code that
+    /// computes the same on another device.
+    ///
+    /// ```
+    /// use favor::{AttentionOptions, Kernel, Method};
+    /// let (method, options) = (Method::Exact(Kernel::attention(8)), AttentionOptions::new());
+    /// let (q, k) = ([1, 2, 10, 8], [1, 2, 50, 8]);
+    /// assert!(method.check([q, k, k], &options).is_ok());
+    /// assert!(method.check([q, k, k], &options.causal(true)).is_err());
+    /// ```
+    pub fn check(&self, shapes: [[usize; 4]; 3], options: &AttentionOptions<'_>) -> Result<()> {
+        Plan::of_shapes(self, shapes, options).map(|_| ())
     }
 
     /// Whether any head has a window, which needs as many queries as keys.

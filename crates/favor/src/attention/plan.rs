@@ -33,7 +33,14 @@ impl Plan {
         inputs: &Qkv<'_, T>,
         options: &AttentionOptions<'_>,
     ) -> Result<Self> {
-        let (q, k, v) = (inputs.q.shape(), inputs.k.shape(), inputs.v.shape());
+        Self::of_shapes(method, [inputs.q.shape(), inputs.k.shape(), inputs.v.shape()], options)
+    }
+
+    pub(super) fn of_shapes(
+        method: &Method<'_>,
+        [q, k, v]: [[usize; 4]; 3],
+        options: &AttentionOptions<'_>,
+    ) -> Result<Self> {
         check_shapes(q, k, v, method, options)?;
         let [batch, heads, queries, _] = q;
         let sequences = sequences(q, k, options)?;

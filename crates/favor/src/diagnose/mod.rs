@@ -44,7 +44,7 @@ pub fn features_needed(log_relative_variance: f64, error: f64) -> f64 {
 
 /// At most `most` rows of a set, drawn without replacement; all of them, in order, when they are no
 /// more. The same seed gives the same rows.
-pub fn sample<T: Float>(rows: Rows<'_, T>, most: usize, seed: u64) -> Matrix<T> {
+pub fn sample_rows<T: Float>(rows: Rows<'_, T>, most: usize, seed: u64) -> Matrix<T> {
     let mut chosen: Vec<usize> = (0..rows.rows()).collect();
     if rows.rows() > most {
         let mut stream = Stream::new(seed, 1 << 32);

@@ -29,7 +29,7 @@ use stream::Purpose;
 
 /// How the rows of ω depend on one another. Each row alone is always N(0, I).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String", into = "&'static str")]
 pub enum Coupling {
     /// Independent rows: the baseline.
     Iid,
@@ -61,6 +61,19 @@ impl Coupling {
     }
 }
 
+impl From<Coupling> for &'static str {
+    fn from(coupling: Coupling) -> Self {
+        coupling.name()
+    }
+}
+
+impl TryFrom<String> for Coupling {
+    type Error = Error;
+    fn try_from(name: String) -> Result<Self> {
+        name.parse()
+    }
+}
+
 impl fmt::Display for Coupling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -84,19 +97,24 @@ impl FromStr for Coupling {
 /// angles. It is an error to ask for no rows, no columns, or more than memory holds.
 ///
 /// ```
-/// use favor::draw::{Coupling, draw};
+/// use favor::draw::{Coupling, draw_omega};
 ///
-/// let omega = draw(Coupling::Orthogonal, 7, 6, 4)?;
+/// let omega = draw_omega(Coupling::Orthogonal, 7, 6, 4)?;
 /// assert_eq!(omega.shape(), (6, 4));
 /// let dot: f64 = omega.row(0).iter().zip(omega.row(3)).map(|(a, b)| a * b).sum();
 /// assert!(dot.abs() < 1e-12);
 ///
 /// // The same seed gives the same rows, however many are asked for.
-/// let more = draw(Coupling::Orthogonal, 7, 100, 4)?;
+/// let more = draw_omega(Coupling::Orthogonal, 7, 100, 4)?;
 /// assert_eq!(omega.row(5), more.row(5));
 /// # Ok::<(), favor::Error>(())
 /// ```
-pub fn draw(coupling: Coupling, seed: u64, features: usize, dim: usize) -> Result<Matrix<f64>> {
+pub fn draw_omega(
+    coupling: Coupling,
+    seed: u64,
+    features: usize,
+    dim: usize,
+) -> Result<Matrix<f64>> {
     if features == 0 || dim == 0 {
         return Err(Error::Empty { what: "ω".into(), rows: features, columns: dim });
     }
@@ -112,7 +130,7 @@ pub fn draw(coupling: Coupling, seed: u64, features: usize, dim: usize) -> Resul
 }
 
 /// Draws the phases of trigonometric features: `features` numbers uniform in [0, 2π), independent
-/// of the rows that [`draw`] gives for the same seed.
+/// of the rows that [`draw_omega`] gives for the same seed.
 pub fn offsets(seed: u64, features: usize) -> Vec<f64> {
     let mut stream = Stream::block(seed, Purpose::Offsets, 0);
     (0..features).map(|_| stream.uniform() * std::f64::consts::TAU).collect()
@@ -158,10 +176,10 @@ mod tests {
     #[test]
     fn impossible_shapes_are_errors() {
         for coupling in Coupling::ALL {
-            assert!(matches!(draw(coupling, 1, 0, 3), Err(Error::Empty { rows: 0, .. })));
-            assert!(matches!(draw(coupling, 1, 3, 0), Err(Error::Empty { columns: 0, .. })));
-            assert!(matches!(draw(coupling, 1, usize::MAX, 2), Err(Error::Invalid { .. })));
-            assert!(matches!(draw(coupling, 1, 1, usize::MAX), Err(Error::Invalid { .. })));
+            assert!(matches!(draw_omega(coupling, 1, 0, 3), Err(Error::Empty { rows: 0, .. })));
+            assert!(matches!(draw_omega(coupling, 1, 3, 0), Err(Error::Empty { columns: 0, .. })));
+            assert!(matches!(draw_omega(coupling, 1, usize::MAX, 2), Err(Error::Invalid { .. })));
+            assert!(matches!(draw_omega(coupling, 1, 1, usize::MAX), Err(Error::Invalid { .. })));
         }
     }
 }

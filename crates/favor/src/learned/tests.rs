@@ -272,7 +272,7 @@ fn the_gradient_is_that_of_autograd() {
 fn the_numbers_are_those_of_the_map() {
     for (c, case) in cases().into_iter().enumerate() {
         let (q, k, v) = (case.raw.0.view(), case.raw.1.view(), case.raw.2.view());
-        let mask = Mask { causal: case.view.causal, keys: Some(&case.visible) };
+        let mask = Mask::new(case.view.causal, Some(&case.visible));
         let hybrid = hybrid_attention(&case.map(), case.view.exact, q, k, v, mask).unwrap();
         let exact = exact_attention(case.spec.kernel, q, k, v, mask).unwrap();
         let places = &case.sequence.query_places;

@@ -5,7 +5,7 @@ mod packed;
 mod side;
 mod store;
 
-use crate::draw::{draw, offsets};
+use crate::draw::{draw_omega, offsets};
 use crate::{Coupling, Error, Family, Float, Kernel, LogScaled, Matrix, Moments, Parameters};
 use crate::{Result, Rows};
 pub use learned::LearnedFrom;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use side::Block;
 pub use side::{Projection, RowTerm};
 use std::sync::Arc;
-pub use store::{maps_from_bytes, maps_to_bytes};
+pub use store::{maps_from_bytes, maps_to_bytes, maps_to_bytes_with_note, note_from_bytes};
 
 /// Rows that are turned into features at a time.
 pub(crate) const BLOCK: usize = 256;
@@ -41,6 +41,7 @@ pub enum Side {
 /// # Ok::<(), favor::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FeatureSpec {
     /// The family.
     pub family: Family,
@@ -59,6 +60,11 @@ impl FeatureSpec {
     pub fn new(family: Family, features: usize) -> Self {
         let (kernel, coupling) = (Kernel::softmax(), Coupling::default());
         Self { family, kernel, features, coupling, seed: 0 }
+    }
+
+    /// Another number of features.
+    pub fn features(self, features: usize) -> Self {
+        Self { features, ..self }
     }
 
     /// Another kernel.
@@ -361,7 +367,7 @@ fn feature_overflow<T: Float>() -> Error {
 /// ω with one row per feature, and the offsets of trigonometric features.
 fn draw_features(spec: &FeatureSpec, dim: usize) -> Result<(Matrix<f64>, Vec<f64>)> {
     let FeatureSpec { family, features, coupling, seed, .. } = *spec;
-    let drawn = |coupling, rows| draw(coupling, seed, rows, dim);
+    let drawn = |coupling, rows| draw_omega(coupling, seed, rows, dim);
     match family {
         Family::Hyperbolic => {
             // The antithetic coupling already consists of such pairs.

@@ -7,9 +7,19 @@
 use super::{Drawn, FeatureMap, FeatureSpec, Learned, LearnedFrom, Probes, Projection, RowTerm};
 use crate::store::{Array, File, Kind};
 use crate::{Kernel, Parameters, Result};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-const KIND: Kind = Kind::new("favor.maps", "feature map", 3);
+const KIND: Kind = Kind::new("favor.maps", "feature map", 4);
+
+/// What the header holds: something of each map, and a note of whoever wrote the file.
+#[derive(Serialize, Deserialize)]
+struct Contents {
+    maps: Vec<Entry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<Value>,
+}
 
 /// What the header says of a map.
 #[derive(Serialize, Deserialize)]
@@ -29,18 +39,47 @@ struct Entry {
 /// # Ok::<(), favor::Error>(())
 /// ```
 pub fn maps_to_bytes(maps: &[FeatureMap]) -> Result<Vec<u8>> {
+    write(maps, None)
+}
+
+/// [`maps_to_bytes`] with a note, which comes into the header as JSON and under its checksum: to which layers
+/// of a model the maps belong, say. [`maps_from_bytes`] reads the maps, [`note_from_bytes`] the note.
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Moments, Rows};
+/// use favor::{maps_from_bytes, maps_to_bytes_with_note, note_from_bytes};
+/// let m = Moments::of(Rows::new(&[1.0, 2.0, 3.0, 5.0], 2, 2)?)?;
+/// let maps = [FeatureSpec::new(Family::Sde, 8).fit(&m, &m)?];
+/// let bytes = maps_to_bytes_with_note(&maps, &["layer 1", "layer 2"])?;
+/// assert_eq!(maps_from_bytes(&bytes)?, maps);
+/// let note: Option<Vec<String>> = note_from_bytes(&bytes)?;
+/// assert_eq!(note.unwrap()[1], "layer 2");
+/// # Ok::<(), favor::Error>(())
+/// ```
+pub fn maps_to_bytes_with_note(maps: &[FeatureMap], note: &impl Serialize) -> Result<Vec<u8>> {
+    write(maps, Some(serde_json::to_value(note).map_err(|e| KIND.bad(e.to_string()))?))
+}
+
+/// The note of a file of maps, if it has one.
+pub fn note_from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>> {
+    let note = KIND.read::<Contents>(bytes)?.contents.note;
+    let read = |note| serde_json::from_value(note).map_err(|e| KIND.bad(format!("its note: {e}")));
+    note.map(read).transpose()
+}
+
+fn write(maps: &[FeatureMap], note: Option<Value>) -> Result<Vec<u8>> {
     let entry = |map: &FeatureMap| Entry { spec: *map.spec(), learned: map.learned().copied() };
-    let entries: Vec<Entry> = maps.iter().map(entry).collect();
+    let contents = Contents { maps: maps.iter().map(entry).collect(), note };
     let arrays = maps.iter().enumerate().flat_map(|(i, map)| arrays(i, map)).collect();
-    KIND.write(&entries, arrays)
+    KIND.write(&contents, arrays)
 }
 
 /// Reads the bytes of a file that [`maps_to_bytes`] or [`FeatureMap::to_bytes`] made. Damaged, truncated
 /// or foreign bytes give an error that says what is wrong with them.
 pub fn maps_from_bytes(bytes: &[u8]) -> Result<Vec<FeatureMap>> {
-    let file = KIND.read::<Vec<Entry>>(bytes)?;
+    let file = KIND.read::<Contents>(bytes)?;
     let one = |(i, entry): (usize, &Entry)| read(&file, i, entry);
-    file.contents.iter().enumerate().map(one).collect()
+    file.contents.maps.iter().enumerate().map(one).collect()
 }
 
 impl FeatureMap {

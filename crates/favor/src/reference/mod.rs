@@ -25,10 +25,11 @@ use crate::{Error, Float, Matrix, Result, Rows};
 /// ```
 /// use favor::reference::Mask;
 /// let padding = [true, true, false]; // the last key is padding
-/// let mask = Mask::causal().keys(&padding);
+/// let mask = Mask::causal().keys(Some(&padding));
 /// assert!(mask.causal);
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Mask<'a> {
     /// Query `i` sees the keys `0..=i` only; there are then as many queries as keys.
     pub causal: bool,
@@ -37,6 +38,11 @@ pub struct Mask<'a> {
 }
 
 impl<'a> Mask<'a> {
+    /// Whether a query sees its own and earlier keys only, and which keys are padding: those where `keys` is false.
+    pub fn new(causal: bool, keys: Option<&'a [bool]>) -> Self {
+        Self { causal, keys }
+    }
+
     /// Every query sees every key.
     pub fn none() -> Self {
         Self::default()
@@ -48,8 +54,8 @@ impl<'a> Mask<'a> {
     }
 
     /// The same, without the keys where `keys` is false.
-    pub fn keys(self, keys: &'a [bool]) -> Self {
-        Self { keys: Some(keys), ..self }
+    pub fn keys(self, keys: Option<&'a [bool]>) -> Self {
+        Self { keys, ..self }
     }
 
     fn allows(&self, key: usize) -> bool {

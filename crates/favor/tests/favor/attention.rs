@@ -58,7 +58,7 @@ proptest! {
         case.scale = scale;
         let (q, k, v) = (case.q(), case.k(), case.v());
         let keys = case.mask(case.keys);
-        for mask in [Mask { causal, keys: None }, Mask { causal, keys: Some(&keys) }] {
+        for mask in [Mask::new(causal, None), Mask::new(causal, Some(&keys))] {
             let kernel = Kernel::attention(case.d);
             let out = exact_attention(kernel, q.view(), k.view(), v.view(), mask).unwrap();
             let expected = by_definition(&kernel_logs(kernel, &q, &k), &v, &mask);
@@ -73,7 +73,7 @@ proptest! {
         let case = if causal { square(case) } else { case };
         let (map, q, k, v) = (case.map(), case.q(), case.k(), case.v());
         let keys = case.mask(case.keys);
-        for mask in [Mask { causal, keys: None }, Mask { causal, keys: Some(&keys) }] {
+        for mask in [Mask::new(causal, None), Mask::new(causal, Some(&keys))] {
             let out = feature_attention(&map, q.view(), k.view(), v.view(), mask).unwrap();
             let expected = by_definition(&feature_logs(&map, &q, &k), &v, &mask);
             prop_assert!(largest_difference(&out, &expected) < 1e-10);
@@ -108,7 +108,7 @@ proptest! {
         };
         let mut keys = vec![true; case.keys];
         keys.extend(vec![false; padding]);
-        let mask = Mask::none().keys(&keys);
+        let mask = Mask::none().keys(Some(&keys));
         let elu = Baseline::Elu;
         let plain = feature_attention(&map, q.view(), k.view(), v.view(), Mask::none()).unwrap();
         let exact = exact_attention(map.kernel(), q.view(), k.view(), v.view(), Mask::none()).unwrap();
@@ -203,7 +203,7 @@ proptest! {
         for (baseline, fq, fk) in cases {
             let inner = crate::common::matmul(&fq, &fk.transposed());
             let logs = Matrix::from_fn(inner.rows(), inner.columns(), |i, j| inner[(i, j)].ln());
-            for mask in [Mask { causal, keys: None }, Mask { causal, keys: Some(&keys) }] {
+            for mask in [Mask::new(causal, None), Mask::new(causal, Some(&keys))] {
                 let out = baseline_attention(&baseline, q.view(), k.view(), v.view(), mask).unwrap();
                 prop_assert!(largest_difference(&out, &by_definition(&logs, &v, &mask)) < 1e-11);
             }
@@ -235,11 +235,11 @@ fn a_query_that_sees_no_key_gives_zeros() {
     for family in Family::ALL {
         let map = FeatureSpec::new(family, 8).fit(&moments(&q), &moments(&k)).unwrap();
         for causal in [false, true] {
-            let mask = Mask { causal, keys: Some(&nothing) };
+            let mask = Mask::new(causal, Some(&nothing));
             let out = feature_attention(&map, q.view(), k.view(), v.view(), mask).unwrap();
             assert_eq!(out, Matrix::zeros(4, 2), "{family}");
         }
-        let mask = Mask::causal().keys(&late);
+        let mask = Mask::causal().keys(Some(&late));
         let out = feature_attention(&map, q.view(), k.view(), v.view(), mask).unwrap();
         assert_eq!((out.row(0), out.row(1)), (&[0.0; 2][..], &[0.0; 2][..]), "{family}");
         if family.is_positive() {
@@ -249,7 +249,7 @@ fn a_query_that_sees_no_key_gives_zeros() {
         }
     }
     for causal in [false, true] {
-        let mask = Mask { causal, keys: Some(&nothing) };
+        let mask = Mask::new(causal, Some(&nothing));
         let kernel = Kernel::softmax();
         let out = exact_attention(kernel, q.view(), k.view(), v.view(), mask).unwrap();
         assert_eq!(out, Matrix::zeros(4, 2));

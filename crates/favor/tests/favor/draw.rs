@@ -4,10 +4,10 @@
 //! standard errors from theory; at five of them a right law is refused less than once in a million.
 
 use favor::Matrix;
-use favor::draw::{Coupling, Stream, draw, offsets};
+use favor::draw::{Coupling, Stream, draw_omega, offsets};
 
 fn omega(coupling: Coupling, seed: u64, features: usize, dim: usize) -> Matrix<f64> {
-    draw(coupling, seed, features, dim).unwrap()
+    draw_omega(coupling, seed, features, dim).unwrap()
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

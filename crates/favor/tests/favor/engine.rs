@@ -140,7 +140,7 @@ fn plain(
         let batch = head / case.heads;
         let keys = mask.map(|m| &m[batch * case.keys..(batch + 1) * case.keys]);
         let result =
-            feature_attention(map, q.view(), k.view(), v.view(), Mask { causal, keys }).unwrap();
+            feature_attention(map, q.view(), k.view(), v.view(), Mask::new(causal, keys)).unwrap();
         out.extend_from_slice(result.as_slice());
     }
     out
@@ -327,7 +327,7 @@ fn blocked_exact_equals_the_plain_one() {
                     let (k, v) = (rows(&k, case.keys, case.dim), rows(&v, case.keys, case.columns));
                     let batch = head / case.heads;
                     let keys = key_mask.map(|m| &m[batch * case.keys..(batch + 1) * case.keys]);
-                    let mask = Mask { causal, keys };
+                    let mask = Mask::new(causal, keys);
                     let out = exact_attention(kernel, q.view(), k.view(), v.view(), mask).unwrap();
                     expected.extend_from_slice(out.as_slice());
                 }
@@ -667,7 +667,7 @@ fn logits_beyond_the_format_give_no_wrong_answer() {
             let wide = |x: &[f32]| x.iter().map(|v| f64::from(*v)).collect::<Vec<_>>();
             for causal in [false, true] {
                 let rows = |x: &[f32]| Matrix::new(wide(x), 3, 1).unwrap();
-                let mask = Mask { causal, keys: None };
+                let mask = Mask::new(causal, None);
                 let (qs, ks, vs) = (rows(&q), rows(&k), rows(&v));
                 let plain = exact_attention(kernel, qs.view(), ks.view(), vs.view(), mask).unwrap();
                 let tensor = |x| Tensor::new(x, [1, 1, 3, 1]).unwrap();

@@ -34,8 +34,7 @@ fn draw_case(seed: u64) -> Case {
     let near = [0, 0, 1 + s.index(60)][s.index(3)];
     let queries = if causal || near > 0 { keys } else { 1 + s.index(60) };
     let (dim, columns) = (1 + s.index(40), 1 + s.index(40));
-    let families =
-        [Family::Pos, Family::Ge, Family::Sade, Family::Ade, Family::Sde, Family::Balanced];
+    let families: Vec<Family> = Family::ALL.into_iter().filter(|f| f.is_positive()).collect();
     let family = families[s.index(families.len())];
     let coupling = Coupling::ALL[s.index(Coupling::ALL.len())];
     let features = 1 + s.index(80);
@@ -81,7 +80,7 @@ fn check(seed: u64) -> bool {
     let spec = FeatureSpec::new(*family, *features).kernel(kernel).coupling(*coupling).seed(seed);
     let moments = |m: &Matrix<f64>| Moments::of(m.view());
     let map = [spec.fit(&moments(q).unwrap(), &moments(k).unwrap()).expect(&what)];
-    let plain_mask = Mask { causal: *causal, keys: mask.as_deref() };
+    let plain_mask = Mask::new(*causal, mask.as_deref());
     let options = AttentionOptions::new().causal(*causal).key_mask(mask.as_deref());
     let method = Method::Hybrid { maps: &map, exact: &[*exact] };
     let tensor = |m: &'_ Matrix<f64>| [1, 1, m.rows(), m.columns()];

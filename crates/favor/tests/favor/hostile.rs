@@ -52,7 +52,7 @@ fn what_is_not_finite_is_named_by_row_and_column() {
             refused(estimator.log_relative_variances(s, g), &with("queries"));
             refused(estimator.log_second_moments(g, s), &with("keys"));
             for causal in [false, true] {
-                let mask = Mask { causal, keys: None };
+                let mask = Mask::new(causal, None);
                 refused(feature_attention(&map, s, g, g, mask), &with("queries"));
                 refused(feature_attention(&map, g, s, g, mask), &with("keys"));
                 refused(feature_attention(&map, g, g, s, mask), &with("values"));
@@ -65,7 +65,7 @@ fn what_is_not_finite_is_named_by_row_and_column() {
         refused(baseline_attention(&Baseline::Elu, g, s, g, none), &with("keys"));
         // Behind a mask the row keeps its own number.
         let keys = [false, true, true, true, true];
-        refused(exact_attention(kernel, g, s, g, none.keys(&keys)), &with("keys"));
+        refused(exact_attention(kernel, g, s, g, none.keys(Some(&keys))), &with("keys"));
         refused(Moments::of_masked(s, &keys), &place);
     }
     for (bad, name) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (f64::NEG_INFINITY, "-inf")] {
@@ -132,7 +132,7 @@ fn shapes_that_do_not_fit_are_both_named() {
         &["(4, 3)", "(6, 3)"],
     );
     let short = [true; 3];
-    let masked = Mask::none().keys(&short);
+    let masked = Mask::none().keys(Some(&short));
     refused(exact_attention(kernel, a, a, a, masked), &["(3, 1)", "(4, 3)"]);
     for family in Family::ALL {
         refused(family.fit(&ma, &mb), &["3", "(5, 2)"]);

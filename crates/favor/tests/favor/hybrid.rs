@@ -100,7 +100,7 @@ fn the_engine_follows_the_definition() {
             for exact in sets() {
                 for causal in [false, true] {
                     for keys in [None, Some(&padding[..])] {
-                        let mask = Mask { causal, keys };
+                        let mask = Mask::new(causal, keys);
                         let off = worst(
                             &head.run(map, exact, mask),
                             head.plain(map, exact, mask).as_slice(),
@@ -123,7 +123,7 @@ fn queries_may_be_others_than_keys() {
         for map in [head.map(Family::Balanced, Kernel::attention(DIM)), learned()] {
             for exact in sets().into_iter().filter(|e| e.near == 0) {
                 for keys in [None, Some(&padding[..])] {
-                    let mask = Mask { causal: false, keys };
+                    let mask = Mask::new(false, keys);
                     let off = worst(
                         &head.run(&map, exact, mask),
                         head.plain(&map, exact, mask).as_slice(),
@@ -141,7 +141,7 @@ fn both_ends_are_exact_attention_and_features() {
     let map = head.map(Family::Balanced, Kernel::attention(DIM));
     let (q, k, v) = (head.q.view(), head.k.view(), head.v.view());
     for causal in [false, true] {
-        let mask = Mask { causal, keys: None };
+        let mask = Mask::new(causal, None);
         let exact = exact_attention(map.kernel(), q, k, v, mask).unwrap();
         for all in [ExactKeys::ALL, ExactKeys::NONE.near(150), ExactKeys::NONE.near(10_000)] {
             let off = worst(&head.run(&map, all, mask), exact.as_slice());
@@ -225,7 +225,7 @@ fn narrow_runs<T: Scalar>(own: f64, from: impl Fn(f64) -> T, to: impl Fn(T) -> f
         for map in [head.map(Family::Balanced, Kernel::attention(DIM)), learned()] {
             for exact in sets() {
                 for causal in [false, true] {
-                    let mask = Mask { causal, keys: None };
+                    let mask = Mask::new(causal, None);
                     let narrow = Narrow::new(&head, &from);
                     let options = AttentionOptions::new().causal(causal);
                     let method =
@@ -290,7 +290,7 @@ fn narrow_gradients_follow_wide_ones() {
         let weight = normal(seed + 50, 120, COLUMNS, 0.0, 1.0);
         for exact in sets() {
             for causal in [false, true] {
-                let mask = Mask { causal, keys: None };
+                let mask = Mask::new(causal, None);
                 if clear_rows(&head, &map, exact, mask, 2e-6).contains(&false) {
                     continue;
                 }
@@ -341,7 +341,7 @@ fn packed_sequences_see_nothing_else() {
                     Matrix::from_fn(w[1] - w[0], m.columns(), |i, l| m[(w[0] + i, l)])
                 };
                 let part = Head { q: cut(&head.q), k: cut(&head.k), v: cut(&head.v) };
-                let alone = part.run(&map, exact, Mask { causal, keys: None });
+                let alone = part.run(&map, exact, Mask::new(causal, None));
                 assert_eq!(packed[w[0] * COLUMNS..w[1] * COLUMNS], alone, "{exact}, {causal}");
             }
         }
@@ -363,7 +363,7 @@ fn padding_and_the_future_change_nothing() {
     let padding: Vec<bool> = (0..230).map(|j| j < 170).collect();
     for exact in sets() {
         let alone = head.run(&map, exact, Mask::none());
-        let padded = longer.run(&map, exact, Mask::none().keys(&padding));
+        let padded = longer.run(&map, exact, Mask::none().keys(Some(&padding)));
         assert!(worst(&alone, &padded[..alone.len()]) < 1e-12, "{exact}");
         let alone = head.run(&map, exact, Mask::causal());
         let future = longer.run(&map, exact, Mask::causal());
@@ -373,7 +373,7 @@ fn padding_and_the_future_change_nothing() {
             |m: &Matrix<f64>| Matrix::from_fn(230, m.columns(), |i, l| m[((i + 170) % 230, l)]);
         let left = Head { q: turned(&longer.q), k: turned(&longer.k), v: turned(&longer.v) };
         let padding: Vec<bool> = (0..230).map(|j| j >= 60).collect();
-        let left = left.run(&map, exact, Mask::causal().keys(&padding));
+        let left = left.run(&map, exact, Mask::causal().keys(Some(&padding)));
         assert!(worst(&alone, &left[60 * COLUMNS..]) < 1e-12, "{exact}, padded on the left");
     }
 }
@@ -500,7 +500,7 @@ fn lost_digits_are_noticed() {
         [ExactKeys::NONE.near(length), ExactKeys::NONE.near(60), ExactKeys::NONE.routed(3, 40)]
     {
         for causal in [false, true] {
-            let mask = Mask { causal, keys: None };
+            let mask = Mask::new(causal, None);
             let plain = head.plain(&map, exact, mask);
             assert!(worst(&head.run(&map, exact, mask), plain.as_slice()) < 1e-5, "{exact}");
             let narrow =
@@ -531,7 +531,7 @@ fn hostile_inputs_are_refused_or_harmless() {
     let none = vec![false; 60];
     for exact in sets() {
         for causal in [false, true] {
-            let out = head.run(&map, exact, Mask { causal, keys: Some(&none) });
+            let out = head.run(&map, exact, Mask::new(causal, Some(&none)));
             assert!(out.iter().all(|x| *x == 0.0), "{exact}");
             let options = AttentionOptions::new().causal(causal);
             let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &[exact] };

@@ -51,7 +51,7 @@ fn learn(seed: u64, options: &LearnOptions<'_>, causal: bool) -> Result<Vec<Lear
 /// The errors of a map on sequences that were neither learned from nor held out.
 fn errors(head: usize, map: &favor::FeatureMap, exact: ExactKeys, causal: bool) -> Vec<f64> {
     let (q, k, v) = heads(99);
-    let mask = Mask { causal, keys: None };
+    let mask = Mask::new(causal, None);
     let one = |sequence: usize| {
         let start = (sequence * HEADS + head) * LENGTH * DIM;
         let rows =

@@ -2,7 +2,7 @@
 
 use crate::common::cases::{Case, any_case, config, positive};
 use crate::common::{cast, dot, moments, normal};
-use favor::draw::{draw, offsets};
+use favor::draw::{draw_omega, offsets};
 use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Parameters, Side};
 use proptest::prelude::*;
 
@@ -127,7 +127,7 @@ fn trigonometric_features_follow_the_definition() {
             let spec = FeatureSpec::new(family, features).kernel(kernel).seed(4);
             let map = spec.fit(&moments(&x), &moments(&x)).unwrap();
             let rows = if family == Family::Trig { features } else { features.div_ceil(2) };
-            let omega = draw(Coupling::default(), 4, rows, 3).unwrap();
+            let omega = draw_omega(Coupling::default(), 4, rows, 3).unwrap();
             let theta = offsets(4, features);
             let found = crate::common::plain_features(&map, Side::Key, &x);
             for i in 0..6 {

@@ -3,7 +3,8 @@
 use crate::common::{assert_same_bits, moments, normal};
 use favor::store::{Array, Kind};
 use favor::{
-    Coupling, Family, FeatureMap, FeatureSpec, Kernel, Matrix, Side, maps_from_bytes, maps_to_bytes,
+    Coupling, Family, FeatureMap, FeatureSpec, Kernel, Matrix, Side, maps_from_bytes,
+    maps_to_bytes, maps_to_bytes_with_note, note_from_bytes,
 };
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -163,19 +164,20 @@ fn foreign_files_are_told_apart() {
     let other = r#"{"schema":"favor.model","version":1}"#;
     assert_says(&file(Some(other)), &["favor.model", "favor.maps"]);
     // A later version need not be readable beyond its number.
-    let later = r#"{"schema":"favor.maps","version":4,"contents":"something new"}"#;
-    assert_says(&file(Some(later)), &["version 4", "reads version 3"]);
+    let later = r#"{"schema":"favor.maps","version":5,"contents":"something new"}"#;
+    assert_says(&file(Some(later)), &["version 5", "reads version 4"]);
     let no_version = r#"{"schema":"favor.maps"}"#;
     assert_says(&file(Some(no_version)), &["version null"]);
-    let no_contents = r#"{"schema":"favor.maps","version":3,"checksum":""}"#;
+    let no_contents = r#"{"schema":"favor.maps","version":4,"checksum":""}"#;
     assert_says(&file(Some(no_contents)), &["damaged header", "contents"]);
-    let unsigned = r#"{"schema":"favor.maps","version":3,"checksum":"0","contents":[]}"#;
+    let unsigned = r#"{"schema":"favor.maps","version":4,"checksum":"0","contents":[]}"#;
     assert_says(&file(Some(unsigned)), &["checksum"]);
 }
 
 /// A file of maps with the given header and arrays, and a checksum that is right.
 fn written(specs: serde_json::Value, arrays: Vec<Array<'_>>) -> Vec<u8> {
-    Kind::new("favor.maps", "feature map", 3).write(&specs, arrays).unwrap()
+    let contents = json!({ "maps": specs });
+    Kind::new("favor.maps", "feature map", 4).write(&contents, arrays).unwrap()
 }
 
 #[test]
@@ -293,4 +295,19 @@ fn json_maps_are_checked_like_files() {
         edit(&mut damaged);
         assert!(serde_json::from_value::<FeatureMap>(damaged).is_err(), "{what}");
     }
+}
+
+/// A note is covered by the checksum, and files without one have none.
+#[test]
+fn notes_are_read_back_and_damage_is_found() {
+    let maps = &maps()[..2];
+    assert_eq!(note_from_bytes::<String>(&maps_to_bytes(maps).unwrap()).unwrap(), None);
+    let bytes = maps_to_bytes_with_note(maps, &"layers 3 and 4").unwrap();
+    assert_eq!(maps_from_bytes(&bytes).unwrap(), maps);
+    assert_eq!(note_from_bytes::<String>(&bytes).unwrap().unwrap(), "layers 3 and 4");
+    assert!(note_from_bytes::<u64>(&bytes).unwrap_err().to_string().contains("note"));
+    let mut damaged = bytes.clone();
+    let place = bytes.windows(6).position(|w| w == b"layers").unwrap();
+    damaged[place] = b'p';
+    assert!(note_from_bytes::<String>(&damaged).unwrap_err().to_string().contains("checksum"));
 }

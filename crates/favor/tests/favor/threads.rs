@@ -1,8 +1,9 @@
-//! The number of threads changes no bit.
+//! The number of threads changes no bit, and one map serves many of them.
 
 use crate::common::{assert_same_bits, cast, moments, normal};
 use favor::reference::{Mask, baseline_attention, exact_attention, feature_attention};
-use favor::{Coupling, Family, FeatureSpec, Kernel, Matrix, Side, kernel_product};
+use favor::{Coupling, Family, FeatureMap, FeatureSpec, Kernel, Matrix, Side, kernel_product};
+use std::sync::Barrier;
 
 /// All results of one pool, as matrices.
 fn run(threads: usize) -> Vec<(String, Matrix<f64>)> {
@@ -56,5 +57,34 @@ fn results_do_not_depend_on_the_number_of_threads() {
         for ((what, a), (_, b)) in one.iter().zip(run(threads)) {
             assert_same_bits(&format!("{what}, {threads} threads"), a, &b);
         }
+    }
+}
+
+/// What a map makes of itself when it is first used is made once, whoever comes first.
+#[test]
+fn one_map_serves_many_threads_at_once() {
+    let x = normal(5, 300, 4, 0.1, 0.8);
+    let m = moments(&x);
+    let (wide, narrow) = (x.clone(), cast::<f32>(&x));
+    let all = |map: &FeatureMap| {
+        let product = kernel_product(map, wide.view(), wide.view(), wide.view()).unwrap();
+        let single = kernel_product(map, narrow.view(), narrow.view(), narrow.view()).unwrap();
+        (product.values, single.values, map.features_of(Side::Key, wide.view()).unwrap().values)
+    };
+    for family in Family::ALL {
+        let spec = FeatureSpec::new(family, 48).kernel(Kernel::gaussian()).seed(2);
+        let wanted = all(&spec.fit(&m, &m).unwrap());
+        let map = spec.fit(&m, &m).unwrap();
+        let start = Barrier::new(8);
+        std::thread::scope(|scope| {
+            let one = || {
+                start.wait();
+                all(&map)
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
+            for thread in threads {
+                assert_eq!(thread.join().unwrap(), wanted, "{family}");
+            }
+        });
     }
 }

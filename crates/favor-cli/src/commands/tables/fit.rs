@@ -54,8 +54,7 @@ pub(crate) struct Arguments {
     /// The number of features: more are more exact
     #[arg(long, value_name = "M", default_value_t = 256)]
     features: usize,
-    /// How draws depend on one another: iid, orthogonal, simplex, antithetic, sobol
-    #[arg(long, value_name = "NAME", default_value = "orthogonal")]
+    #[arg(long, value_name = "NAME", default_value = "orthogonal", help = couplings())]
     coupling: Coupling,
     /// The bandwidth h of the kernel exp(−‖u−v‖²/(2h²)) of the standardised columns, or auto: the best
     /// of ten from 0.01 to 100
@@ -97,6 +96,11 @@ pub(crate) struct Arguments {
 /// A given bandwidth, or none.
 #[derive(Debug, Clone, Copy)]
 struct Width(Option<f64>);
+
+/// The names of all couplings.
+fn couplings() -> String {
+    format!("How draws depend on one another: {}", Coupling::ALL.map(Coupling::name).join(", "))
+}
 
 fn bandwidth(text: &str) -> Result<Width, String> {
     match (text, text.parse::<f64>()) {

@@ -1,7 +1,23 @@
 //! Options are built by chained calls, one for each field.
 
-/// Writes a consuming setter for each field of a struct of options.
-#[doc(hidden)]
+/// Writes a consuming setter for each of these fields of a struct of options. A setter takes the type of its
+/// field, so that of an optional one an `Option`.
+///
+/// ```
+/// #[derive(Default)]
+/// pub struct Options {
+///     threads: Option<usize>,
+///     seed: u64,
+/// }
+///
+/// favor_io::setters! { Options {
+///     threads: Option<usize>,
+///     seed: u64,
+/// } }
+///
+/// let options = Options::default().threads(Some(2)).seed(7);
+/// assert_eq!((options.threads, options.seed), (Some(2), 7));
+/// ```
 #[macro_export]
 macro_rules! setters {
     ($name:ident $(<$life:lifetime>)? { $($field:ident: $type:ty),* $(,)? }) => {

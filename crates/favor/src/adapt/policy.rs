@@ -1,0 +1,92 @@
+//! When ω is drawn again, and where the statistics come from.
+
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// When ω is drawn again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Redraw {
+    /// One draw forever.
+    #[default]
+    Never,
+    /// A new draw after this many training calls.
+    Every(u64),
+}
+
+/// Where the statistics of queries and keys come from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum Statistics {
+    /// Each sequence's own. Not for causal attention: they would carry the future into the past.
+    PerSequence,
+    /// The batch's. Not for causal attention either.
+    PerBatch,
+    /// A running average over training calls. Maps are fitted when ω is drawn again (with
+    /// [`Redraw::Never`] at the first call alone), and only then do statistics cost anything: of what was
+    /// before, as much is kept as if every call in between had been averaged. A causal call uses the
+    /// average before it.
+    Running {
+        /// What each call keeps of the average: between 0 (only the last call counts) and 1 (nothing
+        /// is forgotten).
+        keep: f64,
+    },
+    /// The average of all calls until [`AdaptiveMaps::freeze`](super::AdaptiveMaps::freeze), or of calibration.
+    Calibrated,
+}
+
+impl Default for Statistics {
+    fn default() -> Self {
+        Self::Running { keep: 0.9 }
+    }
+}
+
+/// How maps follow the training.
+///
+/// ```
+/// use favor::{MapPolicy, Redraw, Statistics};
+/// let policy = MapPolicy::new().redraw(Redraw::Every(100)).statistics(Statistics::PerBatch);
+/// assert_eq!(policy.redraw, Redraw::Every(100));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MapPolicy {
+    /// When ω is drawn again.
+    pub redraw: Redraw,
+    /// Where the statistics come from.
+    pub statistics: Statistics,
+}
+
+impl MapPolicy {
+    /// One draw, and a running average that keeps 0.9 per call.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// When ω is drawn again.
+    pub fn redraw(self, redraw: Redraw) -> Self {
+        Self { redraw, ..self }
+    }
+
+    /// Where the statistics come from.
+    pub fn statistics(self, statistics: Statistics) -> Self {
+        Self { statistics, ..self }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if self.redraw == Redraw::Every(0) {
+            return Err(Error::invalid("redraw", "every 0 calls makes no sense; every call is 1"));
+        }
+        match self.statistics {
+            Statistics::Running { keep } if !(0.0..=1.0).contains(&keep) => {
+                Err(Error::invalid("keep", format!("{keep} is not between 0 and 1")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn draw(&self, calls: u64) -> u64 {
+        match self.redraw {
+            Redraw::Never => 0,
+            Redraw::Every(n) => calls / n,
+        }
+    }
+}
