@@ -2,10 +2,12 @@
 
     python examples/long_gpt.py tinyshakespeare.txt
 
-Trains a GPT-2 of a million weights on the characters of a text for some minutes with exact attention, leaves
+Trains a GPT (NeoX) of a million weights on the characters of a text for some minutes with exact attention, leaves
 its weights as they are, and compares perplexities on the last tenth of the text: exact attention, ours, and
 with as much memory as ours an exact window alone, and the first tokens with a window (StreamingLLM). Needs
 PyTorch and transformers. The text may be compressed by gzip.
+
+Three steps of the training in four are on short pieces, the others on pieces of the full length.
 """
 
 from __future__ import annotations
@@ -22,14 +24,17 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
-    GPT2Config,
-    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
     get_cosine_schedule_with_warmup,
 )
 
 import favor_sharp.hf as hf
 
 WIDTH, LAYERS, HEADS, SINKS = 128, 4, 4, 4
+# Tokens of a short piece; one step in so many sees pieces of the full length.
+SHORT, LONG = 256, 4
+RATE = 3e-3
 
 
 def characters(path: Path) -> tuple[Tensor, Tensor, int]:
@@ -43,36 +48,32 @@ def characters(path: Path) -> tuple[Tensor, Tensor, int]:
     return ids[:cut], ids[cut:], len(kinds)
 
 
-def train(model: GPT2LMHeadModel, ids: Tensor, length: int, minutes: float, batch: int) -> None:
-    """As many steps as fit into the time, on random pieces of the text."""
-    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.1)
+def train(model: GPTNeoXForCausalLM, ids: Tensor, length: int, steps: int, tokens: int) -> None:
+    """So many steps of so many tokens on random pieces of the text."""
+    optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.99), weight_decay=0.1)
+    schedule = get_cosine_schedule_with_warmup(optimiser, steps // 20, steps)
     draw = torch.Generator().manual_seed(0)
-    steps, start = None, time.perf_counter()
-    schedule = None
-    step, warm = 0, 5
-    while steps is None or step < steps:
-        places = torch.randint(len(ids) - length, (batch,), generator=draw)
-        pieces = torch.stack([ids[p : p + length] for p in places])
+    start = time.perf_counter()
+    for step in range(steps):
+        own = length if step % LONG == 0 else min(SHORT, length)
+        count = max(tokens // own, 1)
+        places = torch.randint(len(ids) - own, (count,), generator=draw)
+        pieces = torch.stack([ids[p : p + own] for p in places])
         loss = model(pieces, labels=pieces).loss
-        optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-        step += 1
-        if schedule is not None:
-            schedule.step()
-        elif step == warm:
-            # What a step takes is known now: the rate falls to zero when the time is over.
-            each = (time.perf_counter() - start) / warm
-            steps = max(int(60 * minutes / each), warm + 1)
-            schedule = get_cosine_schedule_with_warmup(optimiser, steps // 20, steps)
-        if step % 50 == 0 or step == steps:
-            print(f"\rstep {step} of {steps}, loss {loss.item():.3f}", end="", flush=True)
-    print()
+        schedule.step()
+        optimiser.zero_grad()
+        if (step + 1) % 50 == 0 or step + 1 == steps:
+            seconds = time.perf_counter() - start
+            print(
+                f"step {step + 1} of {steps}, loss {loss.item():.3f}, {seconds:.0f} s", flush=True
+            )
 
 
 @torch.inference_mode()
-def perplexity(model: GPT2LMHeadModel, pieces: Tensor) -> float:
+def perplexity(model: GPTNeoXForCausalLM, pieces: Tensor) -> float:
     losses = [model(part, labels=part).loss.item() * len(part) for part in pieces.split(4)]
     return math.exp(sum(losses) / len(pieces))
 
@@ -94,7 +95,7 @@ def limited(window: int, sinks: int) -> None:
 
 
 @torch.inference_mode()
-def state_size(model: GPT2LMHeadModel, ids: Tensor) -> tuple[int, int]:
+def state_size(model: GPTNeoXForCausalLM, ids: Tensor) -> tuple[int, int]:
     """Bytes of the state in the middle of a text and at its end."""
     cache, sizes = hf.DecodeCache(), []
     for part in ids[None].split(len(ids) // 2, 1):
@@ -109,7 +110,8 @@ def main() -> None:
     )
     parser.add_argument("text", type=Path)
     parser.add_argument("--length", type=int, default=1024, help="tokens of a sequence")
-    parser.add_argument("--minutes", type=float, default=6, help="time of training")
+    parser.add_argument("--training", type=int, default=1200, help="steps of training the model")
+    parser.add_argument("--tokens", type=int, default=2048, help="tokens of such a step")
     parser.add_argument("--features", type=int, default=32)
     parser.add_argument("--near", type=int, default=16)
     parser.add_argument("--slots", type=int, default=4)
@@ -121,14 +123,19 @@ def main() -> None:
     learned_from, unseen, kinds = characters(options.text)
     length = options.length
     if options.model and options.model.exists():
-        model = GPT2LMHeadModel.from_pretrained(options.model)
+        model = GPTNeoXForCausalLM.from_pretrained(options.model)
     else:
-        config = GPT2Config(
-            vocab_size=kinds, n_positions=length, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS,
-            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
-        )  # fmt: skip
-        model = GPT2LMHeadModel(config).train()
-        train(model, learned_from, length, options.minutes, batch=4)
+        config = GPTNeoXConfig(
+            vocab_size=kinds,
+            hidden_size=WIDTH,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS,
+            intermediate_size=4 * WIDTH,
+            max_position_embeddings=length,
+            eos_token_id=0,
+        )
+        model = GPTNeoXForCausalLM(config).train()
+        train(model, learned_from, length, options.training, options.tokens)
         if options.model:
             model.save_pretrained(options.model)
     model.eval()
@@ -143,6 +150,7 @@ def main() -> None:
         [{"input_ids": part} for part in texts.split(8)],
         features=options.features,
         steps=options.steps,
+        longest=length,
         learn=True,
         auto=False,
         save=False,

@@ -12,6 +12,8 @@ from transformers import AutoModelForSequenceClassification, get_linear_schedule
 
 # Epochs, batch and rate, as usual for a model of this size.
 EPOCHS, BATCH, RATE = 4, 16, 5e-5
+# Pairs that maps are learned from, and tokens of the longest: as many as calibration takes.
+LEARNED, LONGEST = 2048, 64
 
 
 def finetuned(pairs: tuple[list[str], list[str], np.ndarray], tokenizer, folder: Path, epochs: int):
@@ -24,10 +26,13 @@ def finetuned(pairs: tuple[list[str], list[str], np.ndarray], tokenizer, folder:
     steps = epochs * -(-len(left) // BATCH)
     optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
     schedule = get_linear_schedule_with_warmup(optimiser, steps // 10, steps)
+    # Pairs of like length together, so that there is little padding.
+    lengths = [len(ids) for ids in tokenizer(left, right)["input_ids"]]
     for epoch in range(epochs):
-        order = torch.randperm(len(left)).tolist()
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
+        order = sorted(torch.randperm(len(left)).tolist(), key=lambda i: lengths[i] // 8)
+        batches = [order[i : i + BATCH] for i in range(0, len(order), BATCH)]
+        for number in torch.randperm(len(batches)).tolist():
+            rows = batches[number]
             inputs = tokens(tokenizer, [left[i] for i in rows], [right[i] for i in rows])
             wanted = torch.tensor([float(scores[i]) / 5 for i in rows])
             loss = (model(**inputs).logits[:, 0] - wanted).square().mean()
@@ -47,11 +52,14 @@ def tokens(tokenizer, left: list[str], right: list[str]) -> dict:
     )
 
 
-def inputs(tokenizer, pairs: tuple[list[str], list[str], np.ndarray], most: int) -> list[dict]:
-    """Batches of like length to learn from."""
+def inputs(tokenizer, pairs: tuple[list[str], list[str], np.ndarray]) -> list[dict]:
+    """Batches to learn from: pairs at even distances, without the few long ones, which would take the room of
+    many."""
     left, right, _ = pairs
-    places = np.linspace(0, len(left) - 1, min(most, len(left))).round().astype(int)
-    order = sorted(places.tolist(), key=lambda i: len(left[i]) + len(right[i]), reverse=True)
+    lengths = [len(ids) for ids in tokenizer(left, right)["input_ids"]]
+    short = [i for i, length in enumerate(lengths) if length <= LONGEST]
+    places = np.linspace(0, len(short) - 1, min(LEARNED, len(short))).round().astype(int)
+    order = sorted((short[i] for i in places), key=lambda i: lengths[i], reverse=True)
     parts = [order[i : i + 32] for i in range(0, len(order), 32)]
     return [tokens(tokenizer, [left[i] for i in p], [right[i] for i in p]) for p in parts]
 

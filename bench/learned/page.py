@@ -63,47 +63,55 @@ def page(
         {f"{task}": figures["task"], f"fine-tuned, {tuned}": figures["fine-tuned"]}, lambda x: x
     )
     errors = table({str(s): [run[str(s)] for run in figures["heads"]] for s in heads}, np.mean)
-    return f"""# What learned maps are worth
+    return f"""# Learned maps: results
 
-The attention of all-MiniLM-L6-v2 (6 layers of 12 heads of dimension 32), replaced in many ways. The weights of the
-model stay as they are. Maps are learned with {sizes.steps} steps. *Drawn* is the closed form, `balanced`, with the same features
-and the same exact keys. Figures with ± are means and standard deviations over {seeds} seeds, the others are of one.
+The attention of all-MiniLM-L6-v2 (6 layers of 12 heads of dimension 32) is replaced, and its weights are left alone. Maps
+are learned in {sizes.steps} steps. Figures with ± are means and standard deviations over {seeds} seeds; those without were measured with
+seed 0.
 
-What stands beside: the exact keys without features; an exact window that takes as many operations; Hedgehog's form
-`[exp(Wx), exp(−Wx)]` (arXiv 2402.04347) with the same number of features and the same exact keys, learned as long on the
-same data by autograd, routed by its own slots; the learned features with as many global keys as there are members, chosen
-as LoLA does (arXiv 2505.23666), in place of these; Nyström landmarks (Xiong et al., 2021), so many that they take as many
-operations, with the pseudoinverse cut off where that was best on the data that are learned from; the plain mean of the values.
+The controls, each on the same data:
+
+- **drawn**: the closed form, `balanced`, with the same number of features and the same exact keys;
+- **exact keys alone**: the same exact keys without features;
+- **window alone, same cost**: an exact window that takes as many operations;
+- **Hedgehog's form**: `[exp(Wx), exp(−Wx)]` (arXiv 2402.04347), learned by autograd for as many steps, with the same number of
+  features and the same exact keys, routed by its own slots;
+- **global keys (LoLA)**: the learned features with global keys in place of members, as many, chosen as in LoLA (arXiv
+  2505.23666);
+- **Nyström, same cost**: as many landmarks (Xiong et al., 2021) as take the same operations; where the pseudoinverse is cut off
+  was chosen on the training data;
+- **plain mean** of the values.
 
 ## Heads
 
-The relative error of a head's output in %, on {sizes.heads} sequences of {sizes.head_length} tokens of WikiText-2 (test), mean over all
-heads. Queries, keys and values are those of the exact model; all that is learned knows {sizes.train} sequences of the validation
-part, of which a quarter is held out.
+Relative error of a head's output in %, mean over all 72 heads, on {sizes.heads} sequences of {sizes.head_length} tokens from the test part of WikiText-2.
+Queries, keys and values are those of the exact model. Everything learned has seen {sizes.train} sequences of the validation part, a
+quarter of which was held out.
 
 {errors}
 
 ## The whole model
 
-All heads of all layers replaced at once, {model}; {sizes.texts} texts of {sizes.length} tokens of each kind. Maps know
-sequences of the validation part of WikiText-2 alone.
+All heads of all layers at once, {model}, on {sizes.texts} texts of {sizes.length} tokens from each source: the cosine between the
+mean token vector and that of the exact model, and the relative error of the token vectors. Maps were learned on the
+validation part of WikiText-2, so nothing of the State of the Union addresses was learned from.
 
 {models}
 
 ## A task
 
-STS-B, Spearman correlation with people's scores on the development set, times 100. First without fine-tuning: mean of the
-token vectors, cosine; exact attention has **{exact["task"]:.1f}**. Then a model that is fine-tuned with exact attention ({sizes.epochs} epochs,
-both sentences as one input) and whose attention is replaced afterwards; before, it has **{exact["fine-tuned"]:.1f}**. Sentences are so short
-that a window of the same cost sees nearly all of a text: at such lengths exact attention is no more work.
+STS-B: Spearman correlation with human scores on the development set, × 100. The first row is without fine-tuning: mean of the
+token vectors, then cosine. Exact attention reaches **{exact["task"]:.1f}**. The second row is a model fine-tuned with exact attention
+({sizes.epochs} epochs, both sentences in one input), which reaches **{exact["fine-tuned"]:.1f}** before its attention is replaced. Sentences are so
+short that a window of the same cost covers nearly all of them: at such lengths exact attention is no more work.
 
 {tasks}
 
 ## Time
 
-All 72 heads with {sizes.steps} steps of 4 × {sizes.head_length} tokens, {heads[0]}: {speed["ours"]:.0f} s, {speed["torch"] / speed["ours"]:.1f} × faster than
-the same form and steps in PyTorch {version("torch").split("+")[0]} by autograd ({speed["threads"]} threads, {machine()}; taking turns, best of {sizes.rounds}; ours measures held-out
-sequences on the way, PyTorch's does not).
+Learning the maps of all 72 heads, {heads[0]}, {sizes.steps} steps of 4 × {sizes.head_length} tokens: **{speed["ours"]:.0f} s**, {speed["torch"] / speed["ours"]:.1f} × faster than
+the same form and steps by autograd in PyTorch {version("torch").split("+")[0]} (PyTorch's time is extrapolated from a twentieth of the steps; {speed["threads"]} threads,
+{machine()}; taking turns, best of {sizes.rounds}). Ours includes measuring on held-out sequences, PyTorch's does not.
 
 Made by `python bench/learned/run.py --seeds {seeds} --steps {sizes.steps}` with transformers {version("transformers")}.
 """

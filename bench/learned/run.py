@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ HEADS = [
 MODEL = Setting(64, Keys(near=16, routed=(4, 16)))
 TASK = Setting(32)
 FINE_TUNED = Setting(64)
+PARTS = ["fine-tuned", "model", "heads", "task", "speed"]
 
 
 @dataclass
@@ -67,18 +69,16 @@ class Bench:
         self.data, self.sizes, self.folder = data, sizes, folder
         self.subject = Subject()
         folder.mkdir(parents=True, exist_ok=True)
-        self.raw = folder / "figures.json"
-        self.known = json.loads(self.raw.read_text()) if self.raw.exists() else {}
 
     def measured(self, key: str, measure: Callable[[], Any]) -> Any:
-        """What is known of this, or is measured now."""
-        if key not in self.known:
+        """What an earlier run has found, or is measured now."""
+        file = self.folder / f"{key}.json"
+        if not file.exists():
             print(key, flush=True)
             start = time.perf_counter()
-            self.known[key] = measure()
-            self.raw.write_text(json.dumps(self.known, indent=1))
+            file.write_text(json.dumps(measure(), indent=1))
             print(f"{key}: {time.perf_counter() - start:.0f} s", flush=True)
-        return self.known[key]
+        return json.loads(file.read_text())
 
     def windows(self, part: str, length: int, most: int) -> list[dict]:
         return windows(self.subject.tokenizer, wikitext(self.data, part), length, most)
@@ -130,7 +130,7 @@ class Bench:
         measure = lambda: score(model, tokenizer, dev)  # noqa: E731
         exact = measure()
         how = {"steps": self.sizes.steps, "seed": seed, "with_controls": seed == 0}
-        texts = inputs(tokenizer, train, 4096)
+        texts = inputs(tokenizer, train)
         return {"exact": exact, **every_kind(subject, texts, FINE_TUNED, measure, **how)}
 
     def speed(self) -> dict:
@@ -144,6 +144,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("FAVOR_DATA"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="steps of learning")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=PARTS,
+        help="measure these parts, keep their figures and write no page",
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "learned-results.md")
     parser.add_argument(
@@ -160,17 +166,24 @@ def main() -> None:
         sizes.steps = options.steps
     folder = options.folder / ("quick" if options.quick else f"{sizes.steps}-steps")
     bench = Bench(options.data, sizes, folder)
-    figures = {"speed": bench.measured("speed", bench.speed)}
-    works = {
-        "heads": bench.heads,
-        "task": bench.task,
+    of_a_seed = {
         "fine-tuned": bench.fine_tuned,
         "model": bench.model,
+        "heads": bench.heads,
+        "task": bench.task,
     }
-    for seed in range(options.seeds):
-        for name, work in works.items():
-            found = bench.measured(f"{name} {seed}", lambda w=work, s=seed: w(s))
-            figures.setdefault(name, []).append(found)
+    figures: dict[str, Any] = {}
+    for part in options.only or PARTS:
+        if part == "speed":
+            figures[part] = bench.measured(part, bench.speed)
+            continue
+        measure = of_a_seed[part]
+        figures[part] = [
+            bench.measured(f"{part}-{seed}", partial(measure, seed))
+            for seed in range(options.seeds)
+        ]
+    if options.only:
+        return
     text = page(figures, HEADS, MODEL, TASK, FINE_TUNED, sizes, options.seeds)
     if options.quick:
         print(text)

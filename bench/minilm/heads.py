@@ -7,7 +7,7 @@ import torch
 
 import favor_sharp as fs
 import favor_sharp.hf as hf
-from favor_sharp import _calibration
+from favor_sharp import _calibration, _watch
 
 DRAWS = 12
 COUPLINGS = "orthogonal", "iid"
@@ -22,7 +22,7 @@ def compare(model, batches: list, features: int, calibration: dict) -> dict:
         for seed in range(DRAWS)
     ]
     recorder = _calibration.Recorder(*kinds)
-    _calibration._run(model, recorder, _calibration._batches(model, size=32, **calibration))
+    _watch.run(model, recorder, _calibration._batches(model, size=32, **calibration))
     seen = []
     for layer in recorder.layers.values():
         for head, drawn in enumerate(zip(*(maps.maps() for maps in layer.maps), strict=True)):

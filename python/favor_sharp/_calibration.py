@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,13 @@ from . import (
     maps_to_bytes,
     predicted_error,
 )
-from ._learn import Progress, most_sequences, told
+from ._learn import LONGEST, Progress, most_sequences, told
 from ._native import note_from_bytes, write_atomically
-from ._sequences import Calls, Collector, collect
+from ._sequences import Calls, collect
+from ._watch import Call, Watcher, run
 from .torch import pack, unpack
 from .torch._attention import ExactKeys, exact_keys, kernel
 from .torch._operator import to_array
-from .torch._plain import softmax_attention
 
 FILE = "favor_sharp.safetensors"
 MAPS, EXACT, KEYS_EXACT = "favor_maps", "favor_exact_heads", "favor_exact_keys"
@@ -112,40 +111,16 @@ class _Layer:
     samples: list[tuple[NDArray[np.float64], ...]] = field(default_factory=list)
 
 
-class Recorder:
-    """Watches the layers of a model while they compute exactly, and fits maps of these kinds to them."""
+class Recorder(Watcher):
+    """Fits maps of these kinds to the layers of a model."""
 
     def __init__(self, *kinds: dict[str, Any]) -> None:
         self.kinds = kinds
         self.layers: dict[nn.Module, _Layer] = {}
 
-    def record(
-        self,
-        module: nn.Module,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None,
-        causal: bool,
-        scaling: float,
-    ) -> Tensor:
-        """Exact attention, remembered."""
-        if mask is not None and mask.dim() != 2:
-            raise ValueError(
-                f"favor_sharp: a mask of shape {tuple(mask.shape)}; [batch, keys] is needed"
-            )
-        self._remember(module, q, k, v, mask, scaling)
-        return softmax_attention(q, k, v, mask, causal, scaling)
-
-    def _remember(
-        self,
-        module: nn.Module,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None,
-        scaling: float,
-    ) -> None:
+    def remember(self, module: nn.Module, call: Call) -> None:
+        """Adds a call to the statistics, and keeps a few rows of it."""
+        q, k, v, mask, _, scaling = call
         layer = self.layers.get(module)
         if layer is None:
             how = {"heads": q.shape[1], "dim": q.shape[3], "statistics": "calibrated"}
@@ -169,24 +144,6 @@ def _thin(x: Tensor, most: int) -> NDArray[np.float64]:
     return x[:, ::step].detach().to("cpu", torch.float64).numpy()
 
 
-_recorder: Recorder | Collector | None = None
-
-
-def recording() -> Recorder | Collector | None:
-    """The recorder of a calibration under way."""
-    return _recorder
-
-
-@contextmanager
-def _watch(recorder: Recorder | Collector) -> Iterator[None]:
-    global _recorder
-    _recorder = recorder
-    try:
-        yield
-    finally:
-        _recorder = None
-
-
 def calibrate(
     model: nn.Module,
     texts: Sequence[str] | Iterable[dict[str, Tensor]],
@@ -200,6 +157,7 @@ def calibrate(
     routed: tuple[int, int] | None = None,
     learn: bool = False,
     steps: int = 800,
+    longest: int = LONGEST,
     auto: bool = True,
     tolerance: float = 0.1,
     short_is_exact: bool = True,
@@ -213,8 +171,8 @@ def calibrate(
     texts: strings, or batches of inputs of the model as a tokenizer makes them.
     near, global_keys, routed: keys that are exact, as in ``favor_sharp.attention``; on the CPU only.
     learn: learn the maps, with so many steps; see ``favor_sharp.learn_maps``. Errors are then measured on
-        held-out sequences. Maps are learned from the first 512 tokens of a text and from at most 131072
-        tokens in all. As many layers as fit into 2 GiB are collected in one pass through the model.
+        held-out sequences. Maps are learned from the first ``longest`` tokens of a text and from at most
+        131072 tokens in all. As many layers as fit into 2 GiB are collected in one pass through the model.
     auto: keep heads exact whose predicted error, by features alone unless it is measured, is above the
         tolerance.
     short_is_exact: keep sequences exact that are so short that features would be more work. Not in
@@ -225,16 +183,18 @@ def calibrate(
     from . import hf
 
     hf.register()
+    if longest < 1:
+        raise ValueError(f"longest: {longest}; at least one token of a text is needed")
     keys = exact_keys(near, global_keys, routed)
     kind = {"features": features, "family": family, "seed": seed}
     was_training, before = model.training, model.config._attn_implementation
     model.eval()
     model.set_attn_implementation(hf.NAME)
     try:
-        batches = _batches(model, texts, tokenizer, batch_size, learn)
+        batches = _batches(model, texts, tokenizer, batch_size, longest if learn else None)
         if learn:
             how = kind | keys._asdict() | {"steps": steps}
-            made = _learned(model, list(batches), how, progress)
+            made = _learned(model, list(batches), longest, how, progress)
         else:
             made = _fitted(model, batches, kind)
         if not made:
@@ -273,7 +233,7 @@ def _fitted(
 ) -> list[_Made]:
     """Maps in closed form, and predicted errors."""
     recorder = Recorder(kind)
-    _run(model, recorder, batches)
+    run(model, recorder, batches)
     made: list[_Made] = []
     for module, layer in recorder.layers.items():
         maps = list(layer.maps[0].maps())
@@ -283,13 +243,16 @@ def _fitted(
 
 
 def _learned(
-    model: nn.Module, batches: list[dict[str, Tensor]], how: dict[str, Any], progress: Progress
+    model: nn.Module,
+    batches: list[dict[str, Tensor]],
+    longest: int,
+    how: dict[str, Any],
+    progress: Progress,
 ) -> list[_Made]:
     """Learned maps, and measured errors."""
     made: list[_Made] = []
     tell = told(progress)
-    layers = collect(batches, lambda collector, all: _run(model, collector, all))
-    for number, (module, calls, count) in enumerate(layers):
+    for number, (module, calls, count) in enumerate(collect(model, batches, longest)):
         heads = _learn_layer(calls, how, _part(tell, number, count))
         reports = [head.report for head in heads]
         errors = [report.after for report in reports]
@@ -312,18 +275,6 @@ def _part(tell: Any, number: int, count: int) -> Progress:
     return lambda done, total, loss: tell(number * total + done, count * total, loss)
 
 
-@torch.no_grad()
-def _run(
-    model: nn.Module, recorder: Recorder | Collector, batches: Iterable[dict[str, Tensor]]
-) -> None:
-    """One pass through the model."""
-    with _watch(recorder):
-        for batch in batches:
-            model(**batch)
-            if isinstance(recorder, Collector) and recorder.wanted and recorder.is_full:
-                break
-
-
 def _error(map: FeatureMap, layer: _Layer, head: int) -> float:
     """The mean over the sampled sequences; nan for a family without a prediction."""
     errors = [predicted_error(map, q[head], k[head], v[head]) for q, k, v in layer.samples]
@@ -343,9 +294,13 @@ def _attach(
 
 
 def _batches(
-    model: nn.Module, texts: Iterable[Any], tokenizer: Any, size: int, few: bool = False
+    model: nn.Module,
+    texts: Iterable[Any],
+    tokenizer: Any,
+    size: int,
+    learn_from: int | None = None,
 ) -> Iterator[dict[str, Tensor]]:
-    """Inputs of the model; of strings, no more than are learned from."""
+    """Inputs of the model. Of strings no more than are learned from, if so many tokens of each are."""
     texts = [texts] if isinstance(texts, str) else list(texts)
     if not texts:
         raise ValueError("texts: at least one is needed")
@@ -361,9 +316,9 @@ def _batches(
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     longest = getattr(model.config, "max_position_embeddings", None)
-    if few:
+    if learn_from is not None:
         ids = tokenizer(texts, truncation=True, max_length=longest)["input_ids"]
-        texts = texts[:: -(-len(texts) // most_sequences(max(map(len, ids))))]
+        texts = texts[:: -(-len(texts) // most_sequences(max(map(len, ids)), learn_from))]
     # Long ones first, so that predictions look at them.
     texts.sort(key=len, reverse=True)
     for start in range(0, len(texts), size):

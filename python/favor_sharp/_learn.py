@@ -40,6 +40,7 @@ def learn_maps(
     batch: int | None = None,
     rate: float | None = None,
     outputs: float | None = None,
+    pull: float = 0.0,
     holdout: float = 0.25,
     seed: int = 0,
     threads: int | None = None,
@@ -71,6 +72,8 @@ def learn_maps(
     outputs : float
         The share of the error of outputs in the objective's second half, beside the divergence of the
         weights; by default the library's.
+    pull : float
+        How strongly the map is pulled towards the start.
     holdout : float
         The part of the sequences that is not learned from, but measured on.
     seed : int
@@ -103,6 +106,7 @@ def learn_maps(
         batch=batch,
         rate=rate,
         outputs=outputs,
+        pull=pull,
         holdout=holdout,
         seed=seed,
         threads=threads,
@@ -110,9 +114,9 @@ def learn_maps(
     )
 
 
-def most_sequences(length: int) -> int:
-    """How many sequences of this length an adapter learns from at most."""
-    return MOST // min(max(length, 1), LONGEST)
+def most_sequences(length: int, longest: int) -> int:
+    """How many sequences of this length an adapter learns from at most, given how many tokens of each."""
+    return max(MOST // min(max(length, 1), longest), 1)
 
 
 def told(progress: Progress) -> Callable[[int, int, float], object] | None:

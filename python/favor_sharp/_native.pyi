@@ -339,6 +339,7 @@ def learn_maps(
     batch: int | None = None,
     rate: float | None = None,
     outputs: float | None = None,
+    pull: float = 0.0,
     holdout: float = 0.25,
     seed: int = 0,
     threads: int | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ._learn import LONGEST, MOST, most_sequences
-from .torch._plain import softmax_attention
+from ._learn import MOST, most_sequences
+from ._watch import Call, Watcher, run
 
 # Bytes of the layers that are collected in one pass through the model, unless a single one has more.
 MEMORY = 2 << 30
@@ -26,6 +26,8 @@ class Calls:
     scaling: float
     # Bytes of a token.
     size: int
+    # Tokens of a sequence that are kept.
+    longest: int
     count: int = 0
     length: int = 0
     parts: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
@@ -33,19 +35,19 @@ class Calls:
     def add(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
         """Adds sequences, as long as there is room."""
         everything = torch.ones(len(k), k.shape[2], dtype=torch.bool)
-        visible = (everything if mask is None else mask.cpu())[:, :LONGEST]
+        visible = (everything if mask is None else mask.cpu())[:, : self.longest]
         self.length = max(self.length, q.shape[2], k.shape[2])
         rows = visible.any(1).nonzero()[: max(self.room, 0), 0]
         if not len(rows):
             return
         self.count += len(rows)
-        cut = [x[rows.to(x.device), :, :LONGEST].to("cpu", torch.float16) for x in (q, k, v)]
+        cut = [x[rows.to(x.device), :, : self.longest].to("cpu", torch.float16) for x in (q, k, v)]
         self.parts.append((*(x.numpy() for x in cut), visible[rows].numpy()))
 
     @property
     def room(self) -> int:
         """How many more sequences of the length so far there can be."""
-        return most_sequences(self.length) - self.count
+        return most_sequences(self.length, self.longest) - self.count
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """Queries, keys, values and the mask of keys, all sequences as long as the longest."""
@@ -65,52 +67,43 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return out
 
 
-class Collector:
-    """Watches layers of a model while they compute exactly, and keeps what these are called with."""
+class Collector(Watcher):
+    """Keeps what the wanted layers are called with, as long as there is room."""
 
-    def __init__(self, wanted: Collection[nn.Module]) -> None:
-        self.wanted = wanted
+    def __init__(self, wanted: Collection[nn.Module], longest: int) -> None:
+        self.wanted, self.longest = wanted, longest
         self.layers: dict[nn.Module, Calls] = {}
 
-    def record(
-        self,
-        module: nn.Module,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None,
-        causal: bool,
-        scaling: float,
-    ) -> Tensor:
-        """Exact attention, kept."""
+    def remember(self, module: nn.Module, call: Call) -> None:
+        """Keeps the sequences of a call."""
+        q, _, v, *_ = call
         if module not in self.layers:
             # Two bytes for each number of a query, a key and a value.
             size = 2 * q.shape[1] * (2 * q.shape[3] + v.shape[3])
-            self.layers[module] = Calls(causal, scaling, size)
+            self.layers[module] = Calls(call.causal, call.scaling, size, self.longest)
         if module in self.wanted:
-            self.layers[module].add(q, k, v, mask)
-        return softmax_attention(q, k, v, mask, causal, scaling)
+            self.layers[module].add(*call[:4])
 
     @property
-    def is_full(self) -> bool:
-        """Whether there is no room in any wanted layer."""
-        return all(m in self.layers and self.layers[m].room <= 0 for m in self.wanted)
+    def has_enough(self) -> bool:
+        """Whether there is no room left in any wanted layer."""
+        full = (m in self.layers and self.layers[m].room <= 0 for m in self.wanted)
+        return bool(self.wanted) and all(full)
 
 
 def collect(
-    batches: list[dict[str, Tensor]],
-    run: Callable[[Collector, Iterable[dict[str, Tensor]]], None],
+    model: nn.Module, batches: list[dict[str, Tensor]], longest: int
 ) -> Iterator[tuple[nn.Module, Calls, int]]:
     """Each layer, what it was called with, and how many layers there are. As many layers as fit into the
     memory are collected in one pass through the model."""
-    first = Collector(())
-    run(first, batches[:1])
+    first = Collector((), longest)
+    run(model, first, batches[:1])
     sizes = {module: calls.size * MOST for module, calls in first.layers.items()}
     waiting = list(sizes)
     while waiting:
         group = waiting[: max(1, MEMORY // sizes[waiting[0]])]
         waiting = waiting[len(group) :]
-        collector = Collector(set(group))
-        run(collector, batches)
+        collector = Collector(set(group), longest)
+        run(model, collector, batches)
         for module in group:
             yield module, collector.layers.pop(module), len(sizes)

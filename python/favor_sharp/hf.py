@@ -17,8 +17,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
 from . import break_even
-from ._calibration import EXACT, KEYS_EXACT, MAPS, Calibration, calibrate, load, recording
+from ._calibration import EXACT, KEYS_EXACT, MAPS, Calibration, calibrate, load
 from ._decode import DecodeCache, DecodeLayer
+from ._watch import Call, watching
 from .torch import favor_attention, fit_maps, unpack
 from .torch._attention import ExactKeys
 
@@ -106,9 +107,10 @@ def attention(
             # Queries whose outputs nobody reads stand for the tokens in the cache.
             query = functional.pad(query, (0, 0, keys - length, 0))
         scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-        recorder = recording()
-        if recorder is not None:
-            out = recorder.record(module, query, key, value, attention_mask, causal, scaling)
+        watcher = watching()
+        if watcher is not None:
+            call = Call(query, key, value, attention_mask, causal, scaling)
+            out = watcher.record(module, call)
         else:
             cached = bool(is_causal) and length < keys
             maps, exact = _maps(

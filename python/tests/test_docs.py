@@ -19,7 +19,7 @@ NOTEBOOKS = {"attention": [], "kernel_methods": ["sklearn"]}
 EXAMPLES = {"dask_workers": ["sklearn", "dask"], "long_gpt": ["transformers"]}
 # What makes an example short.
 ARGUMENTS = {
-    "long_gpt": ["text.txt", "--length", "64", "--minutes", "0.01", "--steps", "5"],
+    "long_gpt": ["text.txt", "--length", "64", "--training", "3", "--steps", "5"],
 }
 
 

@@ -475,7 +475,6 @@ def test_layers_are_collected_within_bounds(monkeypatch):
     from favor_sharp import _learn, _sequences
 
     for place in (_learn, _sequences):
-        monkeypatch.setattr(place, "LONGEST", 30)
         monkeypatch.setattr(place, "MOST", 10 * 30)
     padded = texts(3)
     padded[0]["attention_mask"][1, 25:] = 0
@@ -485,7 +484,7 @@ def test_layers_are_collected_within_bounds(monkeypatch):
         model = spiky()
         calls = []
         model.register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))
-        calibrated_with(model, padded)
+        calibrated_with(model, padded, longest=30)
         found.append(maps_of(model))
         # One batch tells what layers there are; then as many as are needed for each pass.
         assert len(calls) == 1 + 3 * (1 if memory > 1 else 2)
@@ -495,8 +494,8 @@ def test_layers_are_collected_within_bounds(monkeypatch):
     assert own["sequences"] + own["held_out"] == 10
 
 
-def calibrated_with(model, batches):
-    hf.calibrate(model, batches, **LEARN | {"steps": 3}, save=False, quiet=True)
+def calibrated_with(model, batches, **more):
+    hf.calibrate(model, batches, **LEARN | {"steps": 3} | more, save=False, quiet=True)
 
 
 def test_padding_is_not_learned_from():

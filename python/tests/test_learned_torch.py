@@ -162,8 +162,7 @@ def test_what_a_module_learns_from(monkeypatch):
     from favor_sharp.torch import _module
 
     monkeypatch.setattr(_learn, "MOST", 5 * 30)
-    for place in (_learn, _module):
-        monkeypatch.setattr(place, "LONGEST", 30)
+    monkeypatch.setattr(_module, "LONGEST", 30)
     x, padding = inputs(), torch.zeros(8, 40, dtype=torch.bool)
     padding[:, 20:] = True
     noise = torch.where(padding[..., None], torch.tensor(1e3), x)

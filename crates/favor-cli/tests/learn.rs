@@ -79,6 +79,7 @@ fn learned_maps_are_no_worse_than_the_closed_form() {
     learn("0", &start, &[]);
     let text = learn("120", &learned, &[]);
     assert!(text.contains("16 features, exact keys: none; learned from 6 sequences"), "{text}");
+    assert!(text.contains(&format!("\nThe maps are in {learned}. ")), "{text}");
     let inspect = |maps: &str, extra: &[&str]| {
         let base = ["inspect", "--maps", maps, "--queries", &q2, "--keys", &k2, "--values", &v2];
         printed(&[&base[..], extra].concat())
@@ -161,6 +162,7 @@ fn json_has_all_figures_and_the_page_stands_alone() {
         assert!(["learned", "start", "exact_alone"].contains(&head["kept"].as_str().unwrap()));
     }
     let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains(&format!("favor inspect --maps {maps} --queries")));
     let rest = html.replace("http://www.w3.org/2000/svg", "");
     assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"));
     assert!(!rest.contains("http") && !rest.contains("url(") && !rest.contains("<script"));

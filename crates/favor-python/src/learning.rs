@@ -73,7 +73,7 @@ impl LearnedHead {
                     global_keys=Unsigned(0), routed=None, causal=false, key_mask=None,
                     family=Named(Family::Balanced), kernel=KernelName::Attention, scale=1.0,
                     coupling=Named(Coupling::Orthogonal), steps=Unsigned(800), batch=None,
-                    rate=None, outputs=None, holdout=0.25, seed=Unsigned(0), threads=None, progress=None))]
+                    rate=None, outputs=None, pull=0.0, holdout=0.25, seed=Unsigned(0), threads=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn learn_maps(
     py: Python<'_>,
@@ -94,6 +94,7 @@ pub(crate) fn learn_maps(
     batch: Option<Unsigned>,
     rate: Option<f64>,
     outputs: Option<f64>,
+    pull: f64,
     holdout: f64,
     seed: Unsigned,
     threads: Option<Unsigned>,
@@ -107,6 +108,7 @@ pub(crate) fn learn_maps(
         .batch(batch.map(Unsigned::count))
         .rate(rate.unwrap_or(standard.rate))
         .outputs(outputs.unwrap_or(standard.outputs))
+        .pull(pull)
         .holdout(holdout)
         .seed(seed.0)
         .threads(threads.map(Unsigned::count));

@@ -207,7 +207,7 @@ class FavorAttention(nn.Module):
         if not learn:
             return []
         first = adaptive.maps()[0]
-        most = most_sequences(max(q.shape[2], k.shape[2]))
+        most = most_sequences(max(q.shape[2], k.shape[2]), LONGEST)
         cut = [to_array(x[:most, :, :LONGEST]) for x in (q, k, v)]
         heads = learn_maps(
             *cut,

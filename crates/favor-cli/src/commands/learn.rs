@@ -18,7 +18,7 @@ const EXAMPLES: &str = "Examples:
   favor learn --queries qkv.npz:q --keys qkv.npz:k --values qkv.npz:v --features 64 --near 16 \\
       --routed 4x8 --out maps.safetensors --html report.html
   favor learn --queries q.npy --keys k.npy --causal --steps 200 --out maps.safetensors --json
-  favor learn --queries q.npy --keys k.npy --values v.npy --features 128 --near 32 --routed 4x8 \
+  favor learn --queries q.npy --keys k.npy --values v.npy --features 128 --near 32 --routed 4x8 \\
       --tolerance 0.1 --out maps.safetensors";
 
 /// Learn feature maps from the queries and keys of attention heads.
@@ -142,7 +142,7 @@ impl Arguments {
             None => None,
             Some(path) => {
                 let bar = Bar::new("report");
-                Some((path, found.to_html(&arrays, &self.out, &|tick| bar.show(tick))?))
+                Some((path, found.to_html(&arrays, &self.to_measure(), &|tick| bar.show(tick))?))
             }
         };
         if terminal::stopped().load(Ordering::Relaxed) {
@@ -152,6 +152,19 @@ impl Arguments {
         if let Some((path, page)) = page {
             write_atomically(path, page.as_bytes())?;
         }
-        terminal::print(&if self.json { found.to_json() } else { found.to_text(&self.out) })
+        if self.json {
+            return terminal::print(&found.to_json());
+        }
+        let next = found
+            .warning()
+            .unwrap_or_else(|| format!("Measure them on other data: {}", self.to_measure()));
+        let maps = self.out.display();
+        terminal::print(&format!("{}\nThe maps are in {maps}. {next}\n", found.to_text()))
+    }
+
+    /// The command that measures the maps on other data.
+    fn to_measure(&self) -> String {
+        let maps = self.out.display();
+        format!("favor inspect --maps {maps} --queries q.npy --keys k.npy --values v.npy")
     }
 }

@@ -8,15 +8,14 @@ use favor_io::SequenceArrays;
 use favor_io::numbers::{figures, percent};
 use favor_io::progress::{Counter, Listener};
 use std::fmt::Write;
-use std::path::Path;
 
 impl Learning {
-    /// The whole page, with measurements of its own on the last of the sequences. `maps` is the file
-    /// that the maps are written to.
+    /// The whole page, with measurements of its own on the last of the sequences. It ends with
+    /// `to_measure`: the command or code with which readers can measure the maps on their own data.
     pub fn to_html(
         &self,
         arrays: &SequenceArrays,
-        maps: &Path,
+        to_measure: &str,
         listener: &Listener<'_>,
     ) -> Result<String> {
         let counter = Counter::new(listener, front::steps(self));
@@ -26,7 +25,7 @@ impl Learning {
         self.table_section(&mut out);
         self.picture_section(&mut out, arrays)?;
         self.front_section(&mut out, arrays, &counter)?;
-        self.last_section(&mut out, maps);
+        self.last_section(&mut out, to_measure);
         Ok(page("Learned feature maps", &out))
     }
 
@@ -174,20 +173,19 @@ impl Learning {
         Ok(())
     }
 
-    fn last_section(&self, out: &mut String, maps: &Path) {
-        let name = escape(&maps.display().to_string());
+    fn last_section(&self, out: &mut String, to_measure: &str) {
         let warning = self.warning().map_or_else(String::new, |w| w + " ");
         let _ = writeln!(
             out,
-            "<h2>How to go on</h2>\n<p>{warning}Measure the maps on other data with as many heads before \
-             you build on them:</p>\n<pre>favor inspect --maps {name} --queries q.npy --keys k.npy --values \
-             v.npy</pre>"
+            "<h2>What next</h2>\n<p>{warning}Before you rely on the maps, measure them on data they have not \
+             seen:</p>\n<pre>{}</pre>",
+            escape(to_measure)
         );
         let from = self.from();
         let seed = from.map_or(0, |from| from.seed);
         let _ = writeln!(
             out,
-            "<footer>Made by favor learn with seed {seed}. Mean divergence on held-out sequences: {} \
+            "<footer>Seed {seed}. Mean divergence on held-out sequences: {} \
              before, {} after. The same data, options and seed give the same maps.</footer>",
             figures(self.mean(|r| r.kl_before)),
             figures(self.mean(|r| r.kl_after))

@@ -6,11 +6,10 @@ use favor_io::numbers::{figures, percent};
 use favor_io::table::Table;
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::Path;
 
 impl Learning {
-    /// A table with one line per head, and what to do next with the maps in this file.
-    pub fn to_text(&self, maps: &Path) -> String {
+    /// A table with one line per head.
+    pub fn to_text(&self) -> String {
         let mut out = String::new();
         if let Some(sources) = &self.sources {
             let _ = writeln!(out, "{sources}");
@@ -22,7 +21,6 @@ impl Learning {
         }
         self.rows().into_iter().for_each(|row| table.row(row.to_vec()));
         out.push_str(&table.render("  "));
-        let _ = writeln!(out, "\nThe maps are in {}. {}", maps.display(), self.next(maps));
         out
     }
 
@@ -89,19 +87,8 @@ impl Learning {
         self.reports().map(|r| r.window).max().unwrap_or(0)
     }
 
-    /// What to do next with the maps in this file, in one sentence.
-    fn next(&self, maps: &Path) -> String {
-        self.warning().unwrap_or_else(|| {
-            format!(
-                "Measure them on other data: favor inspect --maps {} --queries q.npy --keys k.npy \
-                 --values v.npy",
-                maps.display()
-            )
-        })
-    }
-
-    /// That something simpler is better, where it is.
-    pub(super) fn warning(&self) -> Option<String> {
+    /// What to do instead of using the maps, where something simpler is as good.
+    pub fn warning(&self) -> Option<String> {
         let (window, length) = (self.window(), self.held_out_tokens());
         let causal = self.from().is_some_and(|from| from.causal);
         let keys = if causal { window + 1 } else { 2 * window + 1 };

@@ -5,7 +5,8 @@ use super::{Mask, check_inputs, gather, normalise};
 use crate::{Error, ExactKeys, FeatureMap, Float, Matrix, Result, Rows, Side};
 
 /// Attention in three parts and one normalisation: a window, global keys and the members of the slots
-/// that a query prefers are exact, the features of the map carry the rest.
+/// that a query prefers are exact, the features of the map carry the rest. A query that sees no key
+/// gives zeros.
 ///
 /// ```
 /// use favor::{ExactKeys, Family, FeatureSpec, Kernel, Matrix, Moments};
@@ -33,8 +34,11 @@ pub fn hybrid_attention<T: Float>(
 ) -> Result<Matrix<T>> {
     check_inputs(q, k, v, &mask)?;
     let sets = exact_key_sets(map, exact, q, k, mask)?;
-    let weights = HybridWeights::new(map, q, k, mask)?;
     let mut out = Matrix::zeros(q.rows(), v.columns());
+    if mask.visible(k.rows()).is_empty() {
+        return Ok(out);
+    }
+    let weights = HybridWeights::new(map, q, k, mask)?;
     for (i, set) in sets.iter().enumerate() {
         let logs = weights.row(i, set);
         let max = logs.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
@@ -93,7 +97,7 @@ impl HybridWeights {
     }
 }
 
-/// The keys that are exact for each query, in order.
+/// The keys that are exact for each query, in order. Masked keys never are.
 pub fn exact_key_sets<T: Float>(
     map: &FeatureMap,
     exact: ExactKeys,
@@ -111,6 +115,9 @@ pub fn exact_key_sets<T: Float>(
         return Err(Error::invalid("exact keys", reason));
     }
     let visible = mask.visible(k.rows());
+    if visible.is_empty() {
+        return Ok(vec![vec![]; q.rows()]);
+    }
     let keys = gather(k, &visible);
     let keys = keys.view().to_f64(1.0);
     let query_logs = map.log_features(Side::Query, q.to_f64(1.0).view())?;

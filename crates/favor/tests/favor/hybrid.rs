@@ -531,8 +531,10 @@ fn hostile_inputs_are_refused_or_harmless() {
     let none = vec![false; 60];
     for exact in sets() {
         for causal in [false, true] {
-            let out = head.run(&map, exact, Mask::new(causal, Some(&none)));
+            let all_masked = Mask::new(causal, Some(&none));
+            let out = head.run(&map, exact, all_masked);
             assert!(out.iter().all(|x| *x == 0.0), "{exact}");
+            assert_eq!(out, head.plain(&map, exact, all_masked).as_slice(), "{exact}");
             let options = AttentionOptions::new().causal(causal);
             let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &[exact] };
             for side in 0..3 {
