@@ -135,9 +135,10 @@ class _Headed(BaseEstimator):
         rows: NDArray[Any] = validate_data(self, X, dtype=FORMATS, reset=False)
         return rows
 
-    def transform(self, X: ArrayLike) -> NDArray[Any]:
+    def features(self, X: ArrayLike) -> NDArray[Any]:
         """The columns of the design: the linear part, if there is one, and the features."""
-        return self.model_.transform(self._ready(X))
+        X = self._ready(X)
+        return self.model_.transform(X)
 
     @property
     def report_(self) -> dict[str, Any]:
@@ -255,7 +256,8 @@ class _Numbers(MultiOutputMixin, RegressorMixin, _Mergeable):
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """The targets."""
-        found = self.model_.predict(self._ready(X))
+        X = self._ready(X)
+        found = self.model_.predict(X)
         return found.reshape(len(found), *self._width)
 
 
@@ -293,7 +295,8 @@ class FavorGP(_Numbers):
         """The means and, if asked for, the standard deviations of new observations, noise included."""
         if not return_std:
             return super().predict(X)
-        mean, deviation = self.model_.predict_with_deviation(self._ready(X))
+        X = self._ready(X)
+        mean, deviation = self.model_.predict_with_deviation(X)
         shape = (len(mean), *self._width)
         return mean.reshape(shape), deviation.reshape(shape)
 
@@ -327,11 +330,13 @@ class _Classes(ClassifierMixin, _Headed):
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The probabilities of the classes."""
-        return self.model_.probabilities(self._ready(X))
+        X = self._ready(X)
+        return self.model_.probabilities(X)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most likely class."""
-        labels: NDArray[Any] = self.classes_[self.model_.predict(self._ready(X)).argmax(1)]
+        X = self._ready(X)
+        labels: NDArray[Any] = self.classes_[self.model_.predict(X).argmax(1)]
         return labels
 
 

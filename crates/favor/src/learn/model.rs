@@ -489,13 +489,15 @@ fn choose(
     if options.metric && moments.dim() > 1 {
         let stretched = stretched(&best, sample, moments)?;
         let (found, more) = match options.bandwidth {
-            Some(_) => (sample.score(&stretched, moments)?, vec![]),
+            Some(_) => {
+                let trial = sample.score(&stretched, moments)?;
+                (trial.clone(), vec![trial])
+            }
             None => sample.choose(&[stretched], moments)?,
         };
         if found.score > best.score {
-            best = found.clone();
+            best = found;
         }
-        trials.push(found);
         trials.extend(more);
     }
     Ok((best.spec, trials))

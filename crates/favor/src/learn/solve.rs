@@ -199,7 +199,9 @@ impl Training {
                     .map(|i| beta[(i, t)] * (turned[(i, t)] - 2.0 * held.cross[(i, t)]))
                     .sum();
                 let error = square + sum;
-                (error.is_finite() && error > -ROUNDING * square).then_some(error.max(0.0))
+                // A target that is constant here has a square of nothing, but for rounding.
+                let least = -ROUNDING * (square + ROUNDING * held.weight);
+                (error.is_finite() && error >= least).then_some(error.max(0.0))
             };
             held.squares.iter().enumerate().map(one).collect::<Option<Vec<f64>>>()
         };

@@ -32,7 +32,7 @@ pub struct DesignTrial {
     pub spec: DesignSpec,
     /// The factor of its bandwidths, or the bandwidth if there is one for all columns.
     pub bandwidth: f64,
-    /// The score of a ridge head over the folds of the sample.
+    /// The score of a ridge head over the folds of the sample; the least number if there is none.
     pub score: f64,
     /// The penalty of that score.
     pub penalty: f64,
@@ -68,7 +68,7 @@ impl Sample<'_> {
         Ok(DesignTrial {
             bandwidth: spec.bandwidth_of(0),
             spec: spec.clone(),
-            score: report.score.unwrap_or(f64::NEG_INFINITY),
+            score: report.score.unwrap_or(f64::MIN),
             penalty: report.penalty,
         })
     }
