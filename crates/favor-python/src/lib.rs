@@ -8,6 +8,7 @@ mod attention;
 mod choices;
 mod decode;
 mod errors;
+mod heads;
 mod inspection;
 mod learning;
 mod map;
@@ -30,6 +31,8 @@ mod _native {
     use crate::choices::{Choice, break_even, choose_heads, predicted_error};
     #[pymodule_export]
     use crate::decode::DecodeState;
+    #[pymodule_export]
+    use crate::heads::HeadModel;
     #[pymodule_export]
     use crate::inspection::{inspect, inspect_maps};
     #[pymodule_export]
@@ -56,6 +59,8 @@ mod _native {
         let families = Family::ALL.map(|family| (family.name(), family.is_positive()));
         module.add("FAMILIES", PyTuple::new(py, families)?)?;
         module.add("COUPLINGS", PyTuple::new(py, Coupling::ALL.map(Coupling::name))?)?;
+        let shapes = favor::learn::KernelShape::ALL.map(favor::learn::KernelShape::name);
+        module.add("KERNEL_SHAPES", PyTuple::new(py, shapes)?)?;
         module.add("BFLOAT16", crate::number::bfloat16(py)?)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

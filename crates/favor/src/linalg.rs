@@ -5,7 +5,11 @@
 use crate::simd::clear_upper_halves;
 use crate::{Error, Matrix, Result};
 use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par, Side};
+use faer::linalg::triangular_inverse::invert_lower_triangular;
+use faer::linalg::triangular_solve::{
+    solve_lower_triangular_in_place, solve_upper_triangular_in_place,
+};
+use faer::{Accum, Mat, MatMut, MatRef, Par, Side};
 
 fn as_faer(m: &Matrix<f64>) -> MatRef<'_, f64> {
     MatRef::from_row_major_slice(m.as_slice(), m.rows(), m.columns())
@@ -122,6 +126,71 @@ pub(crate) fn inverse_transpose(m: &Matrix<f64>, what: &'static str) -> Result<M
         Ok(out)
     } else {
         Err(Error::invalid(what, "the transform has no inverse"))
+    }
+}
+
+/// `A_s B` for the leading block of `s` rows and columns of a square `A`; `B` has `s` rows.
+pub(crate) fn leading_product(a: &Matrix<f64>, b: &Matrix<f64>) -> Matrix<f64> {
+    let size = b.rows();
+    multiply(as_faer(a).submatrix(0, 0, size, size), as_faer(b))
+}
+
+/// `M + ridge · I = L Lᵀ`.
+pub(crate) struct Cholesky {
+    lower: Mat<f64>,
+}
+
+impl Cholesky {
+    /// Decomposes a symmetric matrix; `None` if, after rounding, it is not positive definite.
+    pub(crate) fn new(m: &Matrix<f64>, ridge: f64) -> Option<Self> {
+        let n = m.rows();
+        let mut sum = m.clone();
+        (0..n).for_each(|i| sum[(i, i)] += ridge);
+        let found = as_faer(&sum).llt(Side::Lower);
+        clear_upper_halves();
+        let lower = found.ok()?.L().to_owned();
+        let sound = (0..n).all(|i| lower[(i, i)].is_finite() && lower[(i, i)] > 0.0);
+        sound.then_some(Self { lower })
+    }
+
+    /// `L⁻¹ B`.
+    pub(crate) fn forward(&self, b: &Matrix<f64>) -> Matrix<f64> {
+        let mut out = b.clone();
+        let (rows, columns) = b.shape();
+        let right = MatMut::from_row_major_slice_mut(out.as_mut_slice(), rows, columns);
+        solve_lower_triangular_in_place(self.lower.as_ref(), right, Par::Seq);
+        clear_upper_halves();
+        out
+    }
+
+    /// `L_s⁻ᵀ Z_s` of the leading `s` rows: with `Z = L⁻¹B` the solution of the leading block.
+    pub(crate) fn backward(&self, z: &Matrix<f64>, size: usize) -> Matrix<f64> {
+        let columns = z.columns();
+        let mut out = z.view().slice(0, size).to_f64(1.0);
+        let right = MatMut::from_row_major_slice_mut(out.as_mut_slice(), size, columns);
+        let block = self.lower.as_ref().submatrix(0, 0, size, size);
+        solve_upper_triangular_in_place(block.transpose(), right, Par::Seq);
+        clear_upper_halves();
+        out
+    }
+
+    /// `(M + ridge · I)⁻¹ B`.
+    pub(crate) fn solve(&self, b: &Matrix<f64>) -> Matrix<f64> {
+        self.backward(&self.forward(b), b.rows())
+    }
+
+    /// `log det L Lᵀ`.
+    pub(crate) fn log_determinant(&self) -> f64 {
+        (0..self.lower.nrows()).map(|i| 2.0 * self.lower[(i, i)].ln()).sum()
+    }
+
+    /// `L⁻¹`.
+    pub(crate) fn inverse_factor(&self) -> Matrix<f64> {
+        let n = self.lower.nrows();
+        let mut inverse = Mat::zeros(n, n);
+        invert_lower_triangular(inverse.as_mut(), self.lower.as_ref(), Par::Seq);
+        clear_upper_halves();
+        Matrix::from_fn(n, n, |i, j| if j <= i { inverse[(i, j)] } else { 0.0 })
     }
 }
 

@@ -20,6 +20,7 @@ mod simplex;
 mod sobol;
 mod stream;
 
+pub(crate) use normal::quantile as normal_quantile;
 pub use stream::Stream;
 
 use crate::{Error, Matrix, Result};

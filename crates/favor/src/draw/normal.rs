@@ -6,7 +6,7 @@
 //! rational approximations in three ranges, with relative error below 1e-16 before rounding.
 
 /// The `z` with `P(Z ≤ z) = p` for standard-normal `Z`; ±∞ at 0 and 1, NaN outside.
-pub(super) fn quantile(p: f64) -> f64 {
+pub(crate) fn quantile(p: f64) -> f64 {
     let q = p - 0.5;
     if q.abs() <= 0.425 {
         let r = 0.180625 - q * q;

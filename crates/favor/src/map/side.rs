@@ -133,7 +133,7 @@ impl Projection {
 
 impl RowTerm {
     /// The term of each row, given the rows and the rows moved by the shift.
-    fn values(&self, rows: &Matrix<f64>, moved: &Matrix<f64>) -> Vec<f64> {
+    pub(crate) fn values(&self, rows: &Matrix<f64>, moved: &Matrix<f64>) -> Vec<f64> {
         let norm = |i: usize| dot(rows.row(i), rows.row(i));
         match self {
             Self::Trigonometric { alpha } => {

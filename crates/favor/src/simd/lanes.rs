@@ -49,6 +49,10 @@ pub(crate) trait Constants:
     /// Coefficients of `(2^r − 1)/r` on `|r| ≤ ½`, lowest first: its interpolation at Chebyshev
     /// nodes, with relative error 9.2e-9 (`f32`) and 2.0e-17 (`f64`) of `2^r`.
     const EXP2: &'static [Self];
+    const QUARTER: Self;
+    /// Coefficients of `sin(2πu)/u` in `u²` on `|u| ≤ ¼`, lowest first: its interpolation at Chebyshev
+    /// nodes, with error 6.7e-9 (`f32`) and 4.8e-22 (`f64`) of the sine.
+    const SINE: &'static [Self];
 }
 
 impl Constants for f32 {
@@ -63,6 +67,8 @@ impl Constants for f32 {
         0.001_339_086_3,
         0.000_154_531_63,
     ];
+    const QUARTER: f32 = 0.25;
+    const SINE: &'static [f32] = &[6.283_185_3, -41.341_68, 81.602_48, -76.581_17, 39.759_827];
 }
 
 impl Constants for f64 {
@@ -81,5 +87,18 @@ impl Constants for f64 {
         1.017_806_244_584_577_4e-7,
         7.072_585_949_269_223e-9,
         4.454_960_598_186_518_6e-10,
+    ];
+    const QUARTER: f64 = 0.25;
+    const SINE: &'static [f64] = &[
+        std::f64::consts::TAU,
+        -41.341_702_240_399_76,
+        81.605_249_276_075_05,
+        -76.705_859_753_060_72,
+        42.058_693_944_828_7,
+        -15.094_642_572_701_974,
+        3.819_952_434_866_809,
+        -0.718_118_921_891_065_8,
+        0.104_183_090_870_646_48,
+        -0.011_683_082_881_307_492,
     ];
 }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod aligned;
+mod cos;
 mod exp;
 mod features;
 mod gemm;
@@ -55,8 +56,8 @@ pub(crate) struct Kernels<R: 'static> {
     row_products: unsafe fn(Layout, *const R, *const R, *mut R),
     row_sums: unsafe fn(Layout, *const R, *mut R),
     residuals: unsafe fn(Layout, *mut R, *const R, *const R, *const R, R),
-    #[cfg_attr(not(test), allow(dead_code))]
     exp2_all: unsafe fn(usize, *mut R),
+    cosines: unsafe fn(usize, R, *mut R),
 }
 
 /// A number format that the engine computes in.
@@ -230,6 +231,11 @@ macro_rules! level {
                 // SAFETY: passed on from the caller.
                 unsafe { features::exp2_all::<$vector>(count, x) }
             }
+            $(#[$feature])?
+            unsafe fn cosines(count: usize, factor: $real, x: *mut $real) {
+                // SAFETY: passed on from the caller.
+                unsafe { cos::cosines::<$vector>(count, factor, x) }
+            }
             pub(super) static KERNELS: Kernels<$real> = Kernels {
                 name: $name,
                 lanes: <$vector as lanes::Lanes>::COUNT,
@@ -253,6 +259,7 @@ macro_rules! level {
                 row_sums,
                 residuals,
                 exp2_all,
+                cosines,
             };
         }
     };
@@ -531,11 +538,17 @@ impl<R: Real> Kernels<R> {
     }
 
     /// `2^x` of every number; the length is a multiple of the vector length.
-    #[cfg(test)]
-    fn exp2(&self, x: &mut [R]) {
+    pub(crate) fn exp2(&self, x: &mut [R]) {
         assert!(x.len().is_multiple_of(self.lanes));
         // SAFETY: the level was detected, and the length is whole vectors.
         unsafe { (self.exp2_all)(x.len(), x.as_mut_ptr()) }
+    }
+
+    /// `factor · cos(2πx)` of every number; the length is a multiple of the vector length.
+    pub(crate) fn cosines(&self, factor: R, x: &mut [R]) {
+        assert!(x.len().is_multiple_of(self.lanes));
+        // SAFETY: the level was detected, and the length is whole vectors.
+        unsafe { (self.cosines)(x.len(), factor, x.as_mut_ptr()) }
     }
 
     fn check(&self, tile: Layout, numbers: usize, columns: &[usize], rows: &[usize]) {

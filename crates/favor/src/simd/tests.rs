@@ -74,6 +74,30 @@ fn exp2_of_doubles_is_within_two_units() {
     }
 }
 
+/// Units of one: what bounded features are judged by. The argument is exact in both formats.
+#[test]
+fn cosines_are_within_two_units() {
+    fn check<R: Real>(kernels: &Kernels<R>, unit: f64) {
+        let mut stream = Stream::new(4, 4);
+        let inputs: Vec<f64> = (0..if cfg!(miri) { 512 } else { 1 << 17 })
+            .map(|i| match i % 4 {
+                0 => (stream.uniform() * 4096.0).round() / 4096.0,
+                _ => f64::from((20.0 * stream.normal()) as f32),
+            })
+            .collect();
+        let mut x: Vec<R> = inputs.iter().map(|v| R::from_f64(*v)).collect();
+        kernels.cosines(R::ONE, &mut x);
+        for (input, ours) in inputs.iter().zip(&x) {
+            // Reduced first: the product with 2π would round a long angle.
+            let exact = (std::f64::consts::TAU * (input - input.round())).cos();
+            let error = (ours.to_f64() - exact).abs();
+            assert!(error <= 2.0 * unit, "{}: cos(2π {input}) is off by {error}", kernels.name);
+        }
+    }
+    f32::all_kernels().into_iter().for_each(|k| check(k, f64::from(f32::EPSILON)));
+    f64::all_kernels().into_iter().for_each(|k| check(k, f64::EPSILON));
+}
+
 fn matrix(stream: &mut Stream, n: usize) -> Vec<f64> {
     (0..n).map(|_| stream.normal()).collect()
 }

@@ -7,6 +7,7 @@ mod draw;
 mod engine;
 mod fuzz;
 mod golden;
+mod heads;
 mod hostile;
 mod hybrid;
 mod kernel;

@@ -1,0 +1,334 @@
+//! Ridge regression from sums: the penalty by folds, and what fewer features would have given.
+//!
+//! With the columns of the design centred, `A = ΦᵀΦ` and `b = Φᵀy`, the coefficients are
+//! `(A + λI)⁻¹ b` and the intercept is not penalised. Fold k is predicted by the sums of the others, and
+//! its squared error is `yᵀy − 2βᵀb + βᵀAβ` in its own sums: exact cross-validation without another pass.
+//! One triangle `L Lᵀ = A + λI` serves every number of features, since that of the first m is its
+//! leading block.
+
+use super::solve::{FoldErrors, Training};
+use super::{GramSums, Head};
+use crate::{Error, Result};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// The fewest features of a curve.
+const FIRST: usize = 32;
+
+/// How the penalty λ is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub enum Penalty {
+    /// The least squared error over the folds.
+    #[default]
+    Folds,
+    /// The largest marginal likelihood of a Gaussian process with the same features.
+    Evidence,
+    /// A given one, in the units of `Σφφᵀ`: that of scikit-learn's `Ridge`.
+    Fixed(f64),
+}
+
+/// How to fit.
+///
+/// ```
+/// use favor::learn::{Penalty, RidgeOptions};
+/// let options = RidgeOptions::default().penalty(Penalty::Fixed(0.1)).features(256);
+/// assert_eq!(options.features, Some(256));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct RidgeOptions {
+    /// How the penalty is chosen.
+    pub penalty: Penalty,
+    /// Only the first so many features; all when `None`.
+    pub features: Option<usize>,
+}
+
+impl RidgeOptions {
+    /// Another way to choose the penalty.
+    pub fn penalty(self, penalty: Penalty) -> Self {
+        Self { penalty, ..self }
+    }
+
+    /// Only the first `features` features.
+    pub fn features(self, features: usize) -> Self {
+        Self { features: Some(features), ..self }
+    }
+}
+
+/// A fitted head and how it was chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RidgeFit {
+    /// What predicts.
+    pub head: Head,
+    /// How it was chosen.
+    pub report: RidgeReport,
+}
+
+/// How a head was chosen. Scores are shares of the targets' variance that the folds' predictions
+/// explain: R² for numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RidgeReport {
+    /// The penalty λ.
+    pub penalty: f64,
+    /// The score over the folds with it; `None` if fewer than two folds have rows.
+    pub score: Option<f64>,
+    /// The same for each target.
+    pub target_scores: Vec<f64>,
+    /// The score of the first m features, m = 32, 64, … and all, each with its best penalty.
+    pub curve: Vec<CurvePoint>,
+    /// All penalties that were tried, in ascending order.
+    pub penalties: Vec<PenaltyPoint>,
+    /// The score that twice as many features would have, if the curve goes on as it goes.
+    pub doubled: Option<f64>,
+    /// The variance of what is not explained, for each target in its own units.
+    pub noise: Vec<f64>,
+}
+
+/// The score of some leading features.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// Their number.
+    pub features: usize,
+    /// Their best penalty.
+    pub penalty: f64,
+    /// The score over the folds.
+    pub score: f64,
+}
+
+/// The scores of a penalty with all features.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PenaltyPoint {
+    /// The penalty.
+    pub penalty: f64,
+    /// The score over the folds. `None` if it was not computed, or if rounding spoiled it.
+    pub score: Option<f64>,
+    /// The logarithm of the marginal likelihood, up to a constant, where it was computed.
+    pub evidence: Option<f64>,
+}
+
+impl GramSums {
+    /// Fits a ridge head.
+    pub fn ridge(&self, options: &RidgeOptions) -> Result<RidgeFit> {
+        self.fit(options, false)
+    }
+
+    /// Fits a Gaussian process with the same features: the mean is a ridge head's, and the head knows its
+    /// variance. The noise, and the penalty unless it is given, have the largest marginal likelihood.
+    ///
+    /// ```
+    /// use favor::learn::{DesignSpec, GramSums, Known, Outcome, RidgeOptions, Scaling};
+    /// use favor::{Matrix, Moments};
+    /// let rows = Matrix::from_fn(500, 1, |i, _| (i as f64 * 0.37).sin());
+    /// let noise = |i: usize| 0.1 * (7.3 * i as f64 * i as f64).sin();
+    /// let y = Matrix::from_fn(500, 1, |i, _| (3.0 * rows[(i, 0)]).cos() + noise(i));
+    /// let design = DesignSpec::new(32).fit(&Moments::of(rows.view())?, rows.view())?;
+    /// let mut sums = GramSums::new(&design, Outcome::Numbers(vec![Scaling::IDENTITY]), 4)?;
+    /// sums.add(&design, rows.view(), Known::Numbers(y.view()), None, None)?;
+    /// let head = sums.gp(&RidgeOptions::default())?.head;
+    /// let (_, deviation) = head.predict_with_deviation(&design, rows.view())?;
+    /// assert!((deviation[(0, 0)] - 0.1 / 2_f64.sqrt()).abs() < 0.01);
+    /// # Ok::<(), favor::Error>(())
+    /// ```
+    pub fn gp(&self, options: &RidgeOptions) -> Result<RidgeFit> {
+        let penalty = match options.penalty {
+            Penalty::Folds => Penalty::Evidence,
+            given => given,
+        };
+        self.fit(&options.penalty(penalty), true)
+    }
+
+    /// The heads of cross-validation: the k-th is fitted without fold k, so that the rows of fold k are new
+    /// to it. With `variance` they know theirs, as [`gp`](Self::gp)'s does.
+    pub fn cross_fit(
+        &self,
+        penalty: f64,
+        features: Option<usize>,
+        variance: bool,
+    ) -> Result<Vec<Head>> {
+        let size = self.columns(features)?;
+        check_penalty(penalty)?;
+        let one = |fold: usize| {
+            let train = Training::new(&self.products(Some(fold)), size)?;
+            train.head(self, &train.factor(penalty)?, penalty, variance)
+        };
+        (0..self.folds()).into_par_iter().map(one).collect()
+    }
+
+    fn fit(&self, options: &RidgeOptions, variance: bool) -> Result<RidgeFit> {
+        let size = self.columns(options.features)?;
+        if self.outcome().width() == 0 {
+            return Err(Error::invalid("targets", "there are none to predict"));
+        }
+        let train = Training::new(&self.products(None), size)?;
+        let sizes = sizes(self.offset() - 1, size);
+        let unit = train.unit();
+        let mut tried = Tried { points: vec![] };
+        let penalty = match options.penalty {
+            Penalty::Fixed(penalty) => {
+                check_penalty(penalty)?;
+                tried.by_folds(self, &sizes, &[penalty])?;
+                penalty
+            }
+            Penalty::Folds => {
+                tried.by_folds(self, &sizes, &grid(unit))?;
+                let best = tried.best(Point::score).unwrap_or(unit);
+                tried.by_folds(self, &sizes, &around(best, 0.5))?;
+                tried.best(Point::score).unwrap_or(unit)
+            }
+            Penalty::Evidence => {
+                tried.by_evidence(&train, &grid(unit));
+                for step in [0.5, 0.25] {
+                    let best = tried.best(|p| p.evidence).unwrap_or(unit);
+                    tried.by_evidence(&train, &around(best, step));
+                }
+                let best = tried.best(|p| p.evidence).unwrap_or(unit);
+                tried.by_folds(self, &sizes, &[best])?;
+                best
+            }
+        };
+        let factor = train.factor(penalty)?;
+        let head = train.head(self, &factor, penalty, variance)?;
+        let report = tried.report(&sizes, self.offset() - 1, penalty, train.noise(self, &factor));
+        Ok(RidgeFit { head, report })
+    }
+
+    /// Columns of the design without the first, for so many features.
+    fn columns(&self, features: Option<usize>) -> Result<usize> {
+        let all = self.features();
+        match features.unwrap_or(all) {
+            m if m == 0 || m > all => {
+                Err(Error::invalid("features", format!("{m} where there are {all}")))
+            }
+            m => Ok(self.offset() - 1 + m),
+        }
+    }
+}
+
+fn check_penalty(penalty: f64) -> Result<()> {
+    if penalty.is_finite() && penalty >= 0.0 {
+        return Ok(());
+    }
+    Err(Error::invalid("penalty", format!("{penalty} is not a number ≥ 0")))
+}
+
+/// A penalty per decade, relative to the mean squared norm of the features.
+fn grid(unit: f64) -> Vec<f64> {
+    (-8..=4).map(|k| unit * 10_f64.powi(k)).collect()
+}
+
+/// Penalties so many decades below and above.
+fn around(penalty: f64, decades: f64) -> [f64; 2] {
+    [penalty * 10_f64.powf(-decades), penalty * 10_f64.powf(decades)]
+}
+
+/// Columns of the designs of a curve: `before` of the linear part, and 32, 64, … or all features.
+fn sizes(before: usize, size: usize) -> Vec<usize> {
+    let doubling = std::iter::successors(Some(FIRST), |m| Some(2 * m));
+    doubling.map(|m| before + m).take_while(|s| *s < size).chain([size]).collect()
+}
+
+/// A penalty and what was found out about it.
+struct Point {
+    penalty: f64,
+    errors: Option<FoldErrors>,
+    evidence: Option<f64>,
+}
+
+impl Point {
+    /// The score with all features.
+    fn score(&self) -> Option<f64> {
+        self.errors.as_ref()?.score(None)
+    }
+}
+
+struct Tried {
+    points: Vec<Point>,
+}
+
+impl Tried {
+    fn at(&mut self, penalty: f64) -> &mut Point {
+        let place = self.points.partition_point(|p| p.penalty < penalty);
+        if self.points.get(place).is_none_or(|p| p.penalty != penalty) {
+            self.points.insert(place, Point { penalty, errors: None, evidence: None });
+        }
+        &mut self.points[place]
+    }
+
+    fn by_folds(&mut self, sums: &GramSums, sizes: &[usize], penalties: &[f64]) -> Result<()> {
+        for (penalty, errors) in penalties.iter().zip(FoldErrors::of(sums, sizes, penalties)?) {
+            self.at(*penalty).errors = errors;
+        }
+        Ok(())
+    }
+
+    fn by_evidence(&mut self, train: &Training, penalties: &[f64]) {
+        let evidence = |p: &f64| train.factor(*p).ok().map(|factor| train.evidence(&factor, *p));
+        let found: Vec<Option<f64>> = penalties.par_iter().map(evidence).collect();
+        for (penalty, evidence) in penalties.iter().zip(found) {
+            self.at(*penalty).evidence = evidence;
+        }
+    }
+
+    /// The penalty of the largest value; of equal ones the largest, which is the safest.
+    fn best(&self, value: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
+        let known = self.points.iter().filter_map(|p| Some((p.penalty, value(p)?)));
+        known.reduce(|best, p| if p.1 >= best.1 { p } else { best }).map(|(penalty, _)| penalty)
+    }
+
+    fn report(&self, sizes: &[usize], before: usize, penalty: f64, noise: Vec<f64>) -> RidgeReport {
+        let chosen = self.points.iter().find(|p| p.penalty == penalty);
+        let errors = chosen.and_then(|p| p.errors.as_ref());
+        let curve: Vec<CurvePoint> = sizes
+            .iter()
+            .enumerate()
+            .filter_map(|(s, size)| {
+                let scored = |p: &Point| p.errors.as_ref()?.score(Some(s));
+                let penalty = self.best(scored)?;
+                let score = self.points.iter().find(|p| p.penalty == penalty).and_then(scored)?;
+                Some(CurvePoint { features: size - before, penalty, score })
+            })
+            .collect();
+        let point =
+            |p: &Point| PenaltyPoint { penalty: p.penalty, score: p.score(), evidence: p.evidence };
+        RidgeReport {
+            penalty,
+            score: errors.and_then(|e| e.score(None)),
+            target_scores: errors.map_or(vec![], FoldErrors::target_scores),
+            doubled: doubled(&curve),
+            curve,
+            penalties: self.points.iter().map(point).collect(),
+            noise,
+        }
+    }
+}
+
+/// The score after one more doubling, if each doubling goes on to gain as much less than the one before.
+fn doubled(curve: &[CurvePoint]) -> Option<f64> {
+    let [.., a, b, c] = curve else { return None };
+    if c.features != 2 * b.features || b.features != 2 * a.features {
+        return None;
+    }
+    let (before, last) = (b.score - a.score, c.score - b.score);
+    let ratio = if before > 0.0 && last > 0.0 { (last / before).min(1.0) } else { 0.0 };
+    Some((c.score + ratio * last).min(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_goes_on_as_it_went() {
+        let point = |features, score| CurvePoint { features, penalty: 1.0, score };
+        let curve = [point(32, 0.4), point(64, 0.6), point(128, 0.7)];
+        assert!((doubled(&curve).unwrap() - 0.75).abs() < 1e-12);
+        // No gain promised where there was none, or where numbers did not double.
+        assert_eq!(doubled(&[point(32, 0.4), point(64, 0.6), point(128, 0.5)]), Some(0.5));
+        assert_eq!(doubled(&[point(32, 0.4), point(64, 0.6), point(100, 0.7)]), None);
+        assert_eq!(doubled(&curve[1..]), None);
+        assert_eq!(sizes(3, 203), [35, 67, 131, 203]);
+        assert_eq!(sizes(0, 20), [20]);
+        assert_eq!(sizes(0, 64), [32, 64]);
+    }
+}

@@ -1,0 +1,210 @@
+//! The linear algebra of heads: sums in, coefficients, squared errors and evidence out.
+
+use super::gram::{Centred, Products};
+use super::head::{Head, Link, Variance};
+use super::{GramSums, Outcome};
+use crate::linalg::{Cholesky, leading_product};
+use crate::{Error, Matrix, Result};
+use rayon::prelude::*;
+
+/// Rounding in a squared error, as a share of the targets' squares: less than nothing by more is no error.
+const ROUNDING: f64 = 1e-6;
+
+/// Sums to learn from, centred.
+pub(super) struct Training {
+    means: Vec<f64>,
+    target_means: Vec<f64>,
+    centred: Centred,
+}
+
+impl Training {
+    /// Of the first `size` columns after the intercept's.
+    pub(super) fn new(products: &Products, size: usize) -> Result<Self> {
+        if products.weight() <= 0.0 {
+            return Err(Error::invalid("rows", "there are none of positive weight to learn from"));
+        }
+        let (mut means, target_means) = products.means();
+        means.truncate(size);
+        let centred = products.centred(&means, &target_means);
+        Ok(Self { means, target_means, centred })
+    }
+
+    /// The mean squared norm of the centred features, or 1 if they are constant.
+    pub(super) fn unit(&self) -> f64 {
+        let unit = crate::linalg::trace(&self.centred.gram) / self.centred.weight;
+        if unit > 1e-14 { unit } else { 1.0 }
+    }
+
+    pub(super) fn factor(&self, penalty: f64) -> Result<Cholesky> {
+        Cholesky::new(&self.centred.gram, penalty).ok_or_else(|| {
+            let reason = format!("{penalty} is too small for features that depend on one another");
+            Error::invalid("penalty", reason)
+        })
+    }
+
+    /// The means of the columns, and their centred products with the targets.
+    pub(super) fn into_parts(self) -> (Vec<f64>, Matrix<f64>) {
+        (self.means, self.centred.cross)
+    }
+
+    /// Rows beyond the one that the mean takes.
+    fn freedom(&self) -> f64 {
+        (self.centred.weight - 1.0).max(f64::MIN_POSITIVE)
+    }
+
+    /// For each target what a Gaussian process leaves unexplained: `yᵀy − bᵀ(A + λ)⁻¹b`.
+    fn residuals(&self, factor: &Cholesky) -> Vec<f64> {
+        let z = factor.forward(&self.centred.cross);
+        let explained = |t: usize| (0..z.rows()).map(|i| z[(i, t)] * z[(i, t)]).sum::<f64>();
+        let squares = &self.centred.squares;
+        let left = |(t, square): (usize, &f64)| (square - explained(t)).max(1e-15 * square.abs());
+        squares.iter().enumerate().map(left).collect()
+    }
+
+    /// The logarithm of the marginal likelihood, up to a constant, with the noise that makes it largest.
+    pub(super) fn evidence(&self, factor: &Cholesky, penalty: f64) -> f64 {
+        let size = self.means.len() as f64;
+        let volume = factor.log_determinant() - size * penalty.ln();
+        let freedom = self.freedom();
+        // A constant target says nothing of the penalty.
+        let known = self.residuals(factor).into_iter().filter(|q| *q > 0.0);
+        known.map(|q| -0.5 * (freedom * (q / freedom).ln() + volume)).sum()
+    }
+
+    /// The variance of the noise of each target, in its own units.
+    pub(super) fn noise(&self, sums: &GramSums, factor: &Cholesky) -> Vec<f64> {
+        let scale = |t: usize| match sums.outcome() {
+            Outcome::Classes(_) => 1.0,
+            Outcome::Numbers(scalings) => scalings[t].scale.powi(2),
+        };
+        let residuals = self.residuals(factor);
+        residuals.iter().enumerate().map(|(t, q)| q / self.freedom() * scale(t)).collect()
+    }
+
+    pub(super) fn head(
+        &self,
+        sums: &GramSums,
+        factor: &Cholesky,
+        penalty: f64,
+        variance: bool,
+    ) -> Result<Head> {
+        let coefficients = factor.solve(&self.centred.cross);
+        if !coefficients.as_slice().iter().all(|v| v.is_finite()) {
+            let reason = format!("{penalty} is too small for features that depend on one another");
+            return Err(Error::invalid("penalty", reason));
+        }
+        let variance = variance.then(|| Variance {
+            noise: self.residuals(factor).iter().map(|q| q / self.freedom()).collect(),
+            weight: self.centred.weight,
+            means: self.means.clone(),
+            factor: factor.inverse_factor(),
+        });
+        Head::new(
+            sums.outcome().clone(),
+            sums.offset(),
+            intercepts(&self.means, &self.target_means, &coefficients),
+            coefficients,
+            Link::Identity,
+            penalty,
+            variance,
+        )
+    }
+}
+
+/// `ȳ − φ̄ᵀβ`.
+fn intercepts(means: &[f64], targets: &[f64], coefficients: &Matrix<f64>) -> Vec<f64> {
+    let moved = |t: usize| (0..means.len()).map(|i| means[i] * coefficients[(i, t)]).sum::<f64>();
+    targets.iter().enumerate().map(|(t, mean)| mean - moved(t)).collect()
+}
+
+/// The squared errors of the folds, each predicted from the others, for some leading numbers of columns.
+#[derive(Debug, Clone)]
+pub(super) struct FoldErrors {
+    /// Of each number of columns the error per target; `None` where rounding spoiled it.
+    errors: Vec<Option<Vec<f64>>>,
+    /// The error of predicting the mean.
+    baseline: Vec<f64>,
+}
+
+impl FoldErrors {
+    /// For each penalty; `None` for all if fewer than two folds have rows.
+    pub(super) fn of(
+        sums: &GramSums,
+        sizes: &[usize],
+        penalties: &[f64],
+    ) -> Result<Vec<Option<Self>>> {
+        let targets = sums.outcome().width();
+        let filled: Vec<usize> = (0..sums.folds()).filter(|&k| sums.fold_rows()[k] > 0).collect();
+        if filled.len() < 2 {
+            return Ok(vec![None; penalties.len()]);
+        }
+        let empty = Self {
+            errors: vec![Some(vec![0.0; targets]); sizes.len()],
+            baseline: vec![0.0; targets],
+        };
+        let mut out = vec![empty; penalties.len()];
+        let size = sizes.last().copied().unwrap_or(0);
+        for fold in filled {
+            let train = Training::new(&sums.products(Some(fold)), size)?;
+            let held = sums.fold_products(fold).centred(&train.means, &train.target_means);
+            out.par_iter_mut().zip(penalties).for_each(|(sum, penalty)| {
+                sum.add(&held.squares, train.errors(&held, sizes, *penalty));
+            });
+        }
+        Ok(out.into_iter().map(Some).collect())
+    }
+
+    fn add(&mut self, baseline: &[f64], errors: Vec<Option<Vec<f64>>>) {
+        self.baseline.iter_mut().zip(baseline).for_each(|(s, b)| *s += b);
+        for (sum, errors) in self.errors.iter_mut().zip(errors) {
+            match (sum.as_mut(), errors) {
+                (Some(sum), Some(errors)) => {
+                    sum.iter_mut().zip(errors).for_each(|(s, e)| *s += e);
+                }
+                _ => *sum = None,
+            }
+        }
+    }
+
+    /// The explained share of all targets together, for one of the sizes or the last; 0 if they are constant.
+    pub(super) fn score(&self, size: Option<usize>) -> Option<f64> {
+        let errors = match size {
+            Some(size) => self.errors.get(size)?.as_ref()?,
+            None => self.errors.last()?.as_ref()?,
+        };
+        Some(explained(errors.iter().sum(), self.baseline.iter().sum()))
+    }
+
+    /// The explained share of each target with all features.
+    pub(super) fn target_scores(&self) -> Vec<f64> {
+        let Some(Some(errors)) = self.errors.last() else { return vec![] };
+        errors.iter().zip(&self.baseline).map(|(e, b)| explained(*e, *b)).collect()
+    }
+}
+
+fn explained(error: f64, baseline: f64) -> f64 {
+    if baseline > 0.0 { 1.0 - error / baseline } else { 0.0 }
+}
+
+impl Training {
+    /// The squared errors of heads of some leading columns on sums that were held out, centred as these are.
+    fn errors(&self, held: &Centred, sizes: &[usize], penalty: f64) -> Vec<Option<Vec<f64>>> {
+        let Ok(factor) = self.factor(penalty) else { return vec![None; sizes.len()] };
+        let z = factor.forward(&self.centred.cross);
+        let error = |size: &usize| {
+            let beta = factor.backward(&z, *size);
+            let turned = leading_product(&held.gram, &beta);
+            let one = |(t, square): (usize, &f64)| {
+                let sum: f64 = (0..*size)
+                    .map(|i| beta[(i, t)] * (turned[(i, t)] - 2.0 * held.cross[(i, t)]))
+                    .sum();
+                let error = square + sum;
+                // A target that is constant here has a square of nothing, but for rounding.
+                let least = -ROUNDING * (square + ROUNDING * held.weight);
+                (error.is_finite() && error >= least).then_some(error.max(0.0))
+            };
+            held.squares.iter().enumerate().map(one).collect::<Option<Vec<f64>>>()
+        };
+        sizes.iter().map(error).collect()
+    }
+}
