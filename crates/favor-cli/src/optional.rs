@@ -14,7 +14,7 @@ const OPTIONAL: &[Optional] = &[
     Optional {
         feature: "tables",
         built: cfg!(feature = "tables"),
-        subcommands: &["fit", "predict", "evaluate", "info", "merge", "update"],
+        subcommands: &["fit", "predict", "evaluate", "info", "merge", "subtract", "update"],
         options: &[],
         about: "kernel classification, regression and density on tables",
     },

@@ -47,6 +47,8 @@ pub(crate) enum Command {
     #[cfg(feature = "tables")]
     Predict(tables::predict::Arguments),
     #[cfg(feature = "tables")]
+    Subtract(tables::subtract::Arguments),
+    #[cfg(feature = "tables")]
     Update(tables::update::Arguments),
 }
 
@@ -79,6 +81,8 @@ impl Command {
             Self::Merge(arguments) => arguments.run(),
             #[cfg(feature = "tables")]
             Self::Predict(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
+            Self::Subtract(arguments) => arguments.run(),
             #[cfg(feature = "tables")]
             Self::Update(arguments) => arguments.run(),
         }

@@ -6,6 +6,7 @@ pub(super) mod fit;
 pub(super) mod info;
 pub(super) mod merge;
 pub(super) mod predict;
+pub(super) mod subtract;
 pub(super) mod update;
 
 use crate::failure::Failure;
