@@ -4,7 +4,6 @@
 //! the weight in its first entry, Σφ and Σy in its first row, ΦᵀΦ, Φᵀy and yᵀy. Matrices of different rows
 //! add and subtract. A cross-validated fit without fold k is the total minus fold k.
 
-mod classes;
 mod sum;
 
 use super::{Design, Known, Outcome};
