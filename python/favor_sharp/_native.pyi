@@ -39,6 +39,9 @@ FAMILIES: tuple[tuple[str, bool], ...]
 COUPLINGS: tuple[str, ...]
 """The name of every coupling."""
 
+KERNEL_SHAPES: tuple[str, ...]
+"""The name of every shape of the kernel that models with a head know."""
+
 @final
 class Moments:
     """Weighted mean and covariance of a set of vectors; all that fitting needs to know of it."""
@@ -408,6 +411,70 @@ class DecodeState:
         """The memory of what is kept, without the maps."""
     @property
     def dtype(self) -> str: ...
+
+@final
+class HeadModel:
+    """A design, the sums of its columns over rows, and a head: `favor::learn::HeadModel`."""
+
+    @staticmethod
+    def fit(
+        rows: ArrayLike,
+        targets: ArrayLike,
+        weights: ArrayLike | None = None,
+        *,
+        head: Literal["ridge", "gp", "logistic"],
+        classes: int | None = None,
+        basis: str = "nystrom",
+        kernel: str = "gaussian",
+        features: int = 256,
+        bandwidth: float | None = None,
+        penalty: float | None = None,
+        metric: bool = False,
+        standardise: bool = True,
+        linear: bool = False,
+        folds: int = 4,
+        sample: int = 4096,
+        seed: int = 0,
+    ) -> HeadModel:
+        """Fits to rows. Targets are the indices of classes (one axis) or numbers (two)."""
+    def add(self, rows: ArrayLike, targets: ArrayLike, weights: ArrayLike | None = None) -> None: ...
+    def remove(
+        self, rows: ArrayLike, targets: ArrayLike, weights: ArrayLike | None = None
+    ) -> None: ...
+    def elsewhere(
+        self, rows: ArrayLike, targets: ArrayLike, weights: ArrayLike | None = None
+    ) -> HeadModel:
+        """A model of other rows with the same design."""
+    def merge(self, other: HeadModel) -> None: ...
+    def subtract(self, other: HeadModel) -> None: ...
+    def predict(self, rows: ArrayLike) -> _Doubles: ...
+    def probabilities(self, rows: ArrayLike) -> _Doubles: ...
+    def predict_with_deviation(self, rows: ArrayLike) -> tuple[_Doubles, _Doubles]: ...
+    def transform(self, rows: ArrayLike) -> _Array: ...
+    def report(self) -> str:
+        """JSON."""
+    def trials(self) -> str:
+        """JSON."""
+    def spec(self) -> str:
+        """JSON."""
+    @property
+    def landmarks(self) -> _Doubles | None: ...
+    @property
+    def slopes(self) -> _Doubles: ...
+    @property
+    def penalty(self) -> float: ...
+    @property
+    def features(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def weight(self) -> float: ...
+    def to_bytes(self) -> bytes: ...
+    @staticmethod
+    def from_bytes(bytes: bytes) -> HeadModel: ...
+    def copy(self) -> HeadModel: ...
 
 @final
 class KeySums:

@@ -1,6 +1,7 @@
 """scikit-learn: kernel methods by features, in time linear in the number of samples.
 
-All of them estimate sums of the Gaussian kernel ``exp(-gamma ‖x - y‖²)``. A map is fitted first, to the
+``FavorRidge``, ``FavorClassifier``, ``FavorGP`` and ``FavorLogistic`` are linear models on the features of a
+kernel; see ``_heads``. The others estimate sums of the Gaussian kernel ``exp(-gamma ‖x - y‖²)``. A map is fitted first, to the
 mean and covariance of the data of ``fit``, of the first ``partial_fit`` or of ``fit_map``, and does not
 change after; the rest are sums, which any order and any number of workers give alike.
 """
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import reduce
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,26 +25,35 @@ from sklearn.base import (
     RegressorMixin,
     TransformerMixin,
 )
-from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import FAMILIES, FeatureMap, KeySums, Moments
+from ._heads import (
+    FORMATS,
+    FavorClassifier,
+    FavorGP,
+    FavorLogistic,
+    FavorRidge,
+)
+from ._heads import sample_weights as _weights
 from ._states import Header, State, map_name, merge_states
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
+    "FavorClassifier",
+    "FavorGP",
+    "FavorLogistic",
+    "FavorRidge",
     "FavorSampler",
     "KernelClassifier",
     "KernelDensityEstimator",
     "KernelRegressor",
     "merge_states",
 ]
-
-# Samples are computed in their own format, if it is one of these, else in the first.
-FORMATS = [np.float64, np.float32]
 
 
 class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -143,22 +153,6 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _weights(sample_weight: ArrayLike | None, X: NDArray[Any]) -> NDArray[np.float64] | None:
-    """One weight per sample, or None if all have weight one."""
-    if sample_weight is None:
-        return None
-    if isinstance(sample_weight, Real):
-        sample_weight = np.full(len(X), float(sample_weight))
-    weights = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
-    if weights.shape != (len(X),):
-        raise ValueError(f"sample_weight has shape {weights.shape}; {(len(X),)} is needed")
-    if (weights < 0).any():
-        raise ValueError("sample_weight: negative weights make no sense")
-    return weights
 
 
 def _rounded(moments: Moments) -> Moments:
@@ -347,8 +341,8 @@ class KernelClassifier(ClassifierMixin, _Summed):
 class KernelRegressor(RegressorMixin, _Summed):
     """The mean of the targets, weighted by the kernel (Nadaraya and Watson).
 
-    Between the samples it is a smooth mean; where a trend matters more, as in many dimensions, put a
-    ``FavorSampler`` before a ``Ridge`` instead.
+    Between the samples it is a smooth mean; where a trend matters more, as in many dimensions,
+    ``FavorRidge`` is the better choice.
     """
 
     # The shape of the targets of a sample.

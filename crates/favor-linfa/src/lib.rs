@@ -1,5 +1,6 @@
-//! Gaussian-kernel methods for [linfa](https://docs.rs/linfa), in time linear in the records: a
-//! classifier, a regressor, a density, and random features for a linear model behind them.
+//! Kernel methods for [linfa](https://docs.rs/linfa), in time linear in the records: ridge regression,
+//! Gaussian processes and logistic regression on kernel features, kernel means, a density, and random
+//! features for a linear model behind them.
 //!
 //! Everything follows linfa: `params()`, setters, `fit`, and a fitted model that predicts. What is
 //! fitted is that of [`favor::learn`].
@@ -26,6 +27,7 @@ mod classifier;
 mod density;
 mod error;
 mod features;
+mod heads;
 mod params;
 mod regressor;
 
@@ -33,6 +35,7 @@ pub use classifier::{KernelClassifier, KernelClassifierParams, KernelClassifierV
 pub use density::{KernelDensity, KernelDensityParams, KernelDensityValidParams};
 pub use error::{Error, Result};
 pub use features::{RandomFeatures, RandomFeaturesParams, RandomFeaturesValidParams};
+pub use heads::{HeadParams, HeadValidParams, KernelRidge, Labels, RidgeClassifier};
 pub use regressor::{KernelRegressor, KernelRegressorParams, KernelRegressorValidParams};
 
 // What parameters are made of.

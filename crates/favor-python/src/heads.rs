@@ -242,6 +242,12 @@ impl HeadModel {
         serde_json::to_string(self.0.design().spec()).map_err(|e| errors::value(e.to_string()))
     }
 
+    /// The landmarks in the units of the rows, if it has any.
+    #[getter]
+    fn landmarks(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.0.design().landmarks().map(|found| give_matrix(py, found)).transpose()
+    }
+
     #[getter]
     fn slopes(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         give(py, self.0.slopes().to_vec(), &[self.0.slopes().len()])

@@ -142,11 +142,15 @@ impl Head {
         design.check(rows)?;
         let targets = self.intercepts.len();
         let packed = PackedHead::of(&self.intercepts, &self.coefficients, design);
+        let landmarks = design.landmark_weights(&self.coefficients);
         let mut out = Matrix::zeros(rows.rows(), targets);
         let pieces = out.as_mut_slice().par_chunks_mut(PIECE * targets.max(1));
         pieces.zip(rows.blocks(PIECE).collect::<Vec<_>>()).try_for_each(|(out, piece)| {
-            let tile = design.tile::<f64>(&design.scaled(piece), 0)?;
-            let readouts = packed.readouts(&tile);
+            let scaled = design.scaled(piece);
+            let readouts = match &landmarks {
+                Some(weights) => self.landmark_readouts(design, weights, &scaled, packed.columns),
+                None => packed.readouts(&design.tile::<f64>(&scaled, 0)?),
+            };
             for (row, sums) in
                 out.chunks_exact_mut(targets.max(1)).zip(readouts.chunks_exact(packed.columns))
             {
@@ -192,6 +196,49 @@ impl Head {
             Ok::<(), Error>(())
         })?;
         Ok((mean, out))
+    }
+
+    /// The readouts of rows by the kernel with the landmarks, padded to so many columns.
+    fn landmark_readouts(
+        &self,
+        design: &Design,
+        weights: &Matrix<f64>,
+        scaled: &Matrix<f64>,
+        columns: usize,
+    ) -> Aligned<f64> {
+        let (values, stride) = design.landmark_kernel(scaled);
+        let (count, targets) = weights.shape();
+        let mut right = Aligned::zeros(count * columns);
+        for j in 0..count {
+            right[j * columns..j * columns + targets].copy_from_slice(weights.row(j));
+        }
+        let mut out = Aligned::zeros(scaled.rows() * columns);
+        for row in out.chunks_exact_mut(columns) {
+            row[..targets].copy_from_slice(&self.intercepts);
+        }
+        let shape = Gemm {
+            rows: scaled.rows(),
+            columns,
+            depth: count,
+            a: (stride, 1),
+            b_row: columns,
+            b_panel: 2 * f64::kernels().lanes,
+            c_row: columns,
+            accumulate: true,
+            in_parts: false,
+            prefetch: Prefetch::default(),
+        };
+        f64::kernels().gemm(&shape, &values, &right, &mut out);
+        if self.offset > 1 {
+            let linear = design.linear_part(scaled);
+            for (i, row) in out.chunks_exact_mut(columns).enumerate() {
+                for (l, value) in linear.row(i).iter().enumerate() {
+                    let own = row.iter_mut().zip(self.coefficients.row(l));
+                    own.for_each(|(o, c)| *o += value * c);
+                }
+            }
+        }
+        out
     }
 
     /// From the readout to predictions.

@@ -152,6 +152,13 @@ impl Design {
         self.offset() + self.features()
     }
 
+    /// The landmarks in the units of the rows, if it has any.
+    pub fn landmarks(&self) -> Option<Matrix<f64>> {
+        let Numbers::Landmarks { rows, .. } = &self.record.numbers else { return None };
+        let inputs = &self.record.inputs;
+        Some(Matrix::from_fn(rows.rows(), rows.columns(), |i, l| inputs[l].undo(rows[(i, l)])))
+    }
+
     /// Whether no feature exceeds one in magnitude, so that `f32` sums of short blocks are accurate.
     pub fn is_bounded(&self) -> bool {
         !matches!(self.record.numbers, Numbers::Positive(_))
@@ -252,7 +259,7 @@ impl Design {
 
     /// Of scaled rows the columns of the linear part: without the bandwidth, and with a mean squared norm
     /// of about one, as the features have.
-    fn linear_part(&self, scaled: &Matrix<f64>) -> Matrix<f64> {
+    pub(crate) fn linear_part(&self, scaled: &Matrix<f64>) -> Matrix<f64> {
         let unit = (self.dim() as f64).sqrt();
         let factor = |l: usize| self.record.spec.bandwidth_of(l) / unit;
         Matrix::from_fn(scaled.rows(), scaled.columns(), |i, l| scaled[(i, l)] * factor(l))

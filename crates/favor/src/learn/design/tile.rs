@@ -6,6 +6,7 @@
 
 use super::{Design, Numbers};
 use crate::learn::KernelShape;
+use crate::linalg::transposed_product;
 use crate::map::Panels;
 use crate::simd::{Aligned, Gemm, Prefetch, Real};
 use crate::{Error, FeatureMap, Matrix, Result, Side};
@@ -278,6 +279,25 @@ impl Design {
             kernels.gemm(&shape, &values, &data[start * depth..], out);
         }
         tile
+    }
+
+    /// Of coefficients of the columns after the first those of the kernel with the landmarks, if there are
+    /// any: `Σ β_m φ_m = Σ γ_j k(z_j, ·)` with `γ = L⁻ᵀβ`. A readout then needs no whitening.
+    pub(crate) fn landmark_weights(&self, coefficients: &Matrix<f64>) -> Option<Matrix<f64>> {
+        let Numbers::Landmarks { whitening, .. } = &self.record.numbers else { return None };
+        let (before, targets) = (self.offset() - 1, coefficients.columns());
+        let count = coefficients.rows() - before;
+        let own = Matrix::from_fn(whitening.rows(), targets, |m, t| match m {
+            m if m < count => coefficients[(before + m, t)],
+            _ => 0.0,
+        });
+        Some(transposed_product(whitening, &own))
+    }
+
+    /// `k(Z, x)` of scaled rows, and how far one row is from the next.
+    pub(crate) fn landmark_kernel(&self, scaled: &Matrix<f64>) -> (Aligned<f64>, usize) {
+        let packing = self.packed.double.get_or_init(|| self.packing());
+        (self.landmark_values(packing, scaled), packing.weights.width)
     }
 
     /// `k(Z, x)`, row after row, each padded to whole panels.

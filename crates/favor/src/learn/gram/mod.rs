@@ -163,6 +163,46 @@ impl GramSums {
         Err(Error::invalid(operation, reason))
     }
 
+    /// The same sums with `count` classes, class `c` of these in place `places[c]`: for merging with sums
+    /// that know other classes.
+    ///
+    /// ```
+    /// use favor::learn::{DesignSpec, GramSums, Known, Outcome};
+    /// use favor::{Matrix, Moments};
+    /// let rows = Matrix::from_fn(9, 1, |i, _| i as f64);
+    /// let design = DesignSpec::new(4).fit(&Moments::of(rows.view())?, rows.view())?;
+    /// let mut sums = GramSums::new(&design, Outcome::Classes(1), 2)?;
+    /// sums.add(&design, rows.view(), Known::Classes(&[0; 9]), None, None)?;
+    /// assert_eq!(sums.with_classes(3, &[2])?.target_mean(), [0.0, 0.0, 1.0]);
+    /// # Ok::<(), favor::Error>(())
+    /// ```
+    pub fn with_classes(&self, count: usize, places: &[usize]) -> Result<Self> {
+        let Outcome::Classes(own) = self.outcome else {
+            return Err(Error::invalid("classes", "the sums are of numbers"));
+        };
+        let mut distinct = places.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        if places.len() != own || distinct.len() != own || distinct.iter().any(|p| *p >= count) {
+            let reason = format!("{own} different places below {count} are needed: {places:?}");
+            return Err(Error::invalid("classes", reason));
+        }
+        let column =
+            |c: usize| if c < self.width { c } else { self.width + places[c - self.width] };
+        let one = |fold: &Fold| {
+            let mut products = vec![0.0; packed_length(self.width + count)];
+            for a in 0..self.width + own {
+                for b in 0..=a {
+                    let (i, j) = (column(a).max(column(b)), column(a).min(column(b)));
+                    products[packed_length(i) + j] = fold.products[packed_length(a) + b];
+                }
+            }
+            Fold { rows: fold.rows, products }
+        };
+        let folds = self.folds.iter().map(one).collect();
+        Ok(Self { outcome: Outcome::Classes(count), folds, ..*self })
+    }
+
     /// The same before the first row.
     pub fn emptied(&self) -> Self {
         let empty = |f: &Fold| Fold { rows: 0, products: vec![0.0; f.products.len()] };
