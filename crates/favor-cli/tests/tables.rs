@@ -133,6 +133,10 @@ fn halves_merge_and_rows_are_added() {
         }
     }
     assert_ne!(numbers("a.favor"), wanted);
+    // Both halves are of the same rings.
+    let text = printed(folder, &["compare", "a.favor", "b.csv"]);
+    let p: f64 = text.split(", p ").nth(1).unwrap().trim().parse().unwrap();
+    assert!(text.starts_with("distance 0.") && p > 0.001, "{text}");
     let text = printed(folder, &["subtract", "m.favor", "b.csv", "--out", "s.favor"]);
     assert_eq!(text, "subtracted 300 rows; s.favor has 400\n");
     for (f, w) in numbers("s.favor").iter().zip(&numbers("a.favor")) {
@@ -276,7 +280,8 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing() {
 #[test]
 fn help_has_examples() {
     let folder = tempfile::tempdir().unwrap();
-    for command in ["fit", "predict", "evaluate", "info", "merge", "subtract", "update"] {
+    for command in ["compare", "fit", "predict", "evaluate", "info", "merge", "subtract", "update"]
+    {
         let help = printed(folder.path(), &[command, "--help"]);
         assert!(help.contains("Examples:\n  favor "), "{command}");
     }

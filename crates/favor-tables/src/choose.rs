@@ -5,7 +5,8 @@ use crate::model::{ModelInfo, standardised_rows};
 use crate::states::Sample;
 use crate::{Error, Result};
 use favor::learn::{
-    Basis, DEFAULT_FOLDS, DesignSpec, GramSums, KernelShape, Known, Outcome, RidgeOptions,
+    Basis, DEFAULT_FOLDS, Design, DesignSpec, GramSums, KernelShape, Known, Outcome, RidgeOptions,
+    learned_bandwidths,
 };
 use favor::{Family, Matrix, Moments, Rows};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ pub struct Candidate {
     pub shape: KernelShape,
     /// Its bandwidth.
     pub bandwidth: f64,
+    /// Whether each number of the vectors has a bandwidth of its own, by how much it matters.
+    pub learned_metric: bool,
     /// The score over the folds: R², for classes of their indicators.
     pub score: f64,
 }
@@ -101,12 +104,49 @@ impl<'a> Trials<'a> {
 
     /// The score over the folds of a ridge head on these features.
     fn score(&self, spec: &DesignSpec) -> Result<f64> {
+        let (_, sums) = self.summed(spec)?;
+        let fit = sums.ridge(&RidgeOptions::default())?;
+        Ok(fit.report.score.unwrap_or(f64::NEG_INFINITY))
+    }
+
+    /// The features of a spec and their sums over the sample.
+    fn summed(&self, spec: &DesignSpec) -> Result<(Design, GramSums)> {
         let design = spec.fit(self.moments, self.rows.view()).map_err(of_setting)?;
         let mut sums = GramSums::new(&design, self.outcome.clone(), DEFAULT_FOLDS)?;
         let (rows, known) = (self.rows.view(), self.truth.known()?);
         sums.add(&design, rows, known, Some(&self.weights), Some(&self.folds))?;
+        Ok((design, sums))
+    }
+
+    /// The design with a bandwidth for each number of the vectors, inverse to the slope of the fitted
+    /// function along it, where the folds find it better than `best`.
+    pub(crate) fn learn_metric(&self, spec: DesignSpec, choice: &mut Choice) -> Result<DesignSpec> {
+        let features = TRIAL_FEATURES.min(spec.features);
+        let trial = spec.clone().features(features);
+        let (design, sums) = self.summed(&trial)?;
         let fit = sums.ridge(&RidgeOptions::default())?;
-        Ok(fit.report.score.unwrap_or(f64::NEG_INFINITY))
+        let mut best = (fit.report.score.unwrap_or(f64::NEG_INFINITY), spec.clone());
+        let slopes = fit.head.slopes(&design, self.rows.view(), Some(&self.weights))?;
+        let stretched = learned_bandwidths(&trial, &slopes);
+        let width = spec.bandwidth_of(0);
+        for factor in [1.0, 0.6, 1.7] {
+            let scaled = stretched.bandwidths.iter().map(|b| factor * b).collect();
+            let trial = stretched.clone().bandwidths(scaled);
+            let score = self.score(&trial)?;
+            let (basis, shape) = (spec.basis, spec.shape);
+            let bandwidth = factor * width;
+            choice.candidates.push(Candidate {
+                basis,
+                shape,
+                bandwidth,
+                learned_metric: true,
+                score,
+            });
+            if score > best.0 {
+                best = (score, trial.features(spec.features));
+            }
+        }
+        Ok(best.1)
     }
 
     /// The best of families, kernels and bandwidths; what is given is not chosen. `spec` has the rest.
@@ -123,7 +163,13 @@ impl<'a> Trials<'a> {
             |c: &Candidate| spec.clone().basis(c.basis).shape(c.shape).bandwidth(c.bandwidth);
         let kinds = kinds(basis, shape);
         if let ([(basis, shape)], Some(bandwidth)) = (&kinds[..], bandwidth) {
-            let only = Candidate { basis: *basis, shape: *shape, bandwidth, score: f64::NAN };
+            let only = Candidate {
+                basis: *basis,
+                shape: *shape,
+                bandwidth,
+                learned_metric: false,
+                score: f64::NAN,
+            };
             return Ok((with(&only), choice));
         }
         let variance = self.moments.covariance();
@@ -133,7 +179,8 @@ impl<'a> Trials<'a> {
         for (basis, shape) in kinds {
             let mut tried: Vec<Candidate> = vec![];
             let mut take = |bandwidth: f64| -> Result<()> {
-                let mut candidate = Candidate { basis, shape, bandwidth, score: 0.0 };
+                let mut candidate =
+                    Candidate { basis, shape, bandwidth, learned_metric: false, score: 0.0 };
                 candidate.score = self.score(&with(&candidate).features(features))?;
                 tried.push(candidate);
                 Ok(())

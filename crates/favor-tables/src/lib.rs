@@ -89,8 +89,8 @@ pub use write_table::{write_csv, write_table};
 // What the arguments and results of this crate are made of.
 pub use datafusion;
 pub use favor::learn::{
-    Bandwidth, Basis, Curve, Design, GramSums, KernelShape, RidgeReport, Scaling, Search, Task,
-    Trial,
+    Bandwidth, Basis, Comparison as TwoSamples, Curve, Design, GramSums, KernelShape, RidgeReport,
+    Scaling, Search, Task, Trial,
 };
 pub use favor::{Coupling, Family};
 

@@ -141,7 +141,8 @@ fn linear_text(info: &ModelInfo) -> String {
             let _ = writeln!(out, "  twice as many would give about {doubled:.4}");
         }
     }
-    if let Some(judgement) = &info.judgement {
+    out.push_str(&importance_text(info));
+    if let Some(judgement) = info.judgement.as_ref().filter(|j| j.rows > 0) {
         let _ = writeln!(
             out,
             "\non {} rows of the sample, each by a head that has not seen its fold:",
@@ -152,11 +153,32 @@ fn linear_text(info: &ModelInfo) -> String {
     out
 }
 
+/// The columns that matter most, with their shares.
+fn importance_text(info: &ModelInfo) -> String {
+    let mut shares: Vec<(f64, &str)> = vec![];
+    let mut start = 0;
+    for column in &info.encoder.columns {
+        let own = info.importances.get(start..start + column.width()).unwrap_or(&[]);
+        shares.push((own.iter().sum(), &column.name));
+        start += column.width();
+    }
+    if info.importances.is_empty() {
+        return String::new();
+    }
+    shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut out = "\nwhat matters, as shares of the squared slope:\n".to_owned();
+    for (share, name) in shares.iter().take(LISTED.min(8)) {
+        let _ = writeln!(out, "  {:>5.1} %  {name}", 100.0 * share);
+    }
+    out
+}
+
 /// The best bandwidth of each kind of features, the best kind first.
 fn choice_text(choice: &Choice) -> String {
     let mut best: Vec<&Candidate> = vec![];
     for candidate in &choice.candidates {
-        let same = |c: &&mut &Candidate| (c.basis, c.shape) == (candidate.basis, candidate.shape);
+        let kind = |c: &Candidate| (c.basis, c.shape, c.learned_metric);
+        let same = |c: &&mut &Candidate| kind(c) == kind(candidate);
         match best.iter_mut().find(same) {
             Some(own) if own.score < candidate.score => *own = candidate,
             Some(_) => {}
@@ -173,10 +195,11 @@ fn choice_text(choice: &Choice) -> String {
     for (k, c) in best.iter().enumerate() {
         let _ = writeln!(
             out,
-            "  {:>9}  {:<9}  bandwidth {:>6}  R² {:.4}{}",
+            "  {:>9}  {:<9}  bandwidth {:>6}{}  R² {:.4}{}",
             c.basis.name(),
             c.shape.name(),
             figures(c.bandwidth),
+            if c.learned_metric { ", learned metric" } else { "" },
             c.score,
             if k == 0 { " ←" } else { "" }
         );

@@ -37,6 +37,8 @@ pub(crate) enum Command {
     #[cfg(feature = "nn")]
     Pretrain(nn::pretrain::Arguments),
     #[cfg(feature = "tables")]
+    Compare(tables::compare::Arguments),
+    #[cfg(feature = "tables")]
     Evaluate(tables::evaluate::Arguments),
     #[cfg(feature = "tables")]
     Fit(tables::fit::Arguments),
@@ -71,6 +73,8 @@ impl Command {
             Self::Finetune(arguments) => arguments.run(),
             #[cfg(feature = "nn")]
             Self::Pretrain(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
+            Self::Compare(arguments) => arguments.run(),
             #[cfg(feature = "tables")]
             Self::Evaluate(arguments) => arguments.run(),
             #[cfg(feature = "tables")]

@@ -137,9 +137,12 @@ fn design(
         Bandwidth::Fixed(bandwidth) => Some(bandwidth),
         Bandwidth::Auto(_) => None,
     };
-    let (spec, choice): (DesignSpec, Choice) =
+    let (mut spec, mut choice): (DesignSpec, Choice) =
         trials.choose(&spec, request.basis, request.kernel, given)?;
     info.bandwidth = given.or(choice.best().map(|c| c.bandwidth)).unwrap_or(1.0);
+    if request.learned_metric {
+        spec = trials.learn_metric(spec, &mut choice)?;
+    }
     info.choice = (!choice.candidates.is_empty()).then_some(choice);
     Ok(spec.fit(moments, trials.rows.view())?)
 }

@@ -10,8 +10,8 @@ use crate::states::Sample;
 use crate::target::sort_labels;
 use crate::{Error, Result};
 use favor::learn::{
-    Basis, DEFAULT_FOLDS, Design, GramSums, Head, Penalty, RidgeOptions, Task, argmax,
-    class_probabilities,
+    DEFAULT_FOLDS, Design, GramSums, Head, RidgeOptions, Task, argmax, class_probabilities,
+    exact_ridge,
 };
 use favor::{Matrix, Moments};
 
@@ -53,6 +53,7 @@ impl LinearParts {
         let linear = Linear::new(info, self.design, self.sums, fit.head)?;
         let trials = Trials::new(info, &info.labels(), moments, sample)?;
         info.judgement = Some(judge::of_sample(info, &linear, &trials)?);
+        info.importances = linear.importances(&trials)?;
         Ok(linear)
     }
 }
@@ -102,6 +103,16 @@ impl Linear {
                 row.iter_mut().for_each(|p| *p /= total);
             }
         }
+    }
+
+    /// How much each number of the vectors matters: its share of the mean squared gradient.
+    fn importances(&self, trials: &Trials<'_>) -> Result<Vec<f64>> {
+        if trials.rows.rows() == 0 {
+            return Ok(vec![]);
+        }
+        let slopes = self.head.slopes(&self.design, trials.rows.view(), Some(&trials.weights))?;
+        let total: f64 = slopes.iter().map(|s| s * s).sum();
+        Ok(slopes.iter().map(|s| if total > 0.0 { s * s / total } else { 0.0 }).collect())
     }
 
     /// How likely a class is held to be before a row is seen.
@@ -169,18 +180,15 @@ impl Linear {
             self.finish(&mut values);
             sample_score(info, sample, &values, &weights)
         };
-        // With every row as a landmark, landmarks are the exact kernel.
-        let spec = self.design.spec().clone().basis(Basis::Nystrom).features(rows.rows());
-        let exact = spec.fit(&model.moments, rows)?;
-        let mut all = GramSums::new(&exact, keys.outcome.clone(), DEFAULT_FOLDS)?;
-        all.add(&exact, rows, known, Some(&keys.weights), Some(&keys.folds))?;
-        let options = RidgeOptions::default().penalty(Penalty::Fixed(fit.head.penalty()));
-        let head = all.ridge(&options)?.head;
+        let penalty = fit.head.penalty();
+        let (weights_of_keys, at) = (Some(&keys.weights[..]), queries.view());
+        let exact =
+            exact_ridge(&self.design, rows, known, &keys.outcome, weights_of_keys, penalty, at)?;
         Ok(Comparison {
             rows: queries.rows(),
             keys: keys.rows.rows(),
             model: score(self.head.predict(&self.design, queries.view())?),
-            exact: score(head.predict(&exact, queries.view())?),
+            exact: score(exact),
             features: score(fit.head.predict(&self.design, queries.view())?),
         })
     }

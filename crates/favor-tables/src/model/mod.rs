@@ -18,7 +18,7 @@ use crate::states::Sample;
 use crate::target::Target;
 use crate::{Error, Result};
 use favor::diagnose::median;
-use favor::learn::{Curve, Design, GramSums, RidgeReport, Scaling, Task};
+use favor::learn::{Comparison as TwoSamples, Curve, Design, GramSums, RidgeReport, Scaling, Task};
 use favor::{FeatureMap, Matrix, Moments};
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,8 @@ pub struct ModelInfo {
     pub report: Option<RidgeReport>,
     /// What rows of the sample say of heads that have not seen their fold.
     pub judgement: Option<Judgement>,
-    /// How much each column matters: shares of the mean squared gradient; empty for Nadaraya–Watson.
+    /// How much each number of the vectors matters: shares of the mean squared gradient; empty for
+    /// Nadaraya–Watson.
     pub importances: Vec<f64>,
     /// The classes, in order; none but for classification.
     pub classes: Vec<Class>,
@@ -209,6 +210,17 @@ impl Model {
         let mut sample = self.sample.clone();
         sample.remove(&other.sample);
         self.joined(other, -1.0, moments, sample)
+    }
+
+    /// Whether the rows of another model, fitted with the map of this one, have the distribution of the
+    /// rows of this one: the distance of their mean features and how likely it is by chance.
+    pub fn compare(&self, other: &Self) -> Result<TwoSamples> {
+        match (self.linear(), other.linear()) {
+            (Some(own), Some(new)) if own.design == new.design => {
+                Ok(own.sums.compare(&new.sums, self.info.sample_seed)?)
+            }
+            _ => Err(Error::Merge { what: "feature maps" }),
+        }
     }
 
     /// The rows of both, or those of this one that are not in the other.

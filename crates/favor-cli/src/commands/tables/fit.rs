@@ -67,6 +67,10 @@ pub(crate) struct Arguments {
     /// gaussian need nystrom or trig features
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = auto::<KernelShape>)]
     kernel: Auto<KernelShape>,
+    /// plain, or learned: a bandwidth for each encoded column, by how much it matters, where the folds
+    /// find that better
+    #[arg(long, value_name = "NAME", default_value = "plain", value_parser = learned)]
+    metric: Learned,
     /// Leave out the linear part: the columns themselves beside the features
     #[arg(long)]
     no_linear: bool,
@@ -130,6 +134,18 @@ fn auto<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<Auto
     text.parse().map(|value| Auto(Some(value))).map_err(|e: T::Err| e.to_string())
 }
 
+/// Whether a metric is learned.
+#[derive(Debug, Clone, Copy)]
+struct Learned(bool);
+
+fn learned(text: &str) -> Result<Learned, String> {
+    match text {
+        "plain" => Ok(Learned(false)),
+        "learned" => Ok(Learned(true)),
+        _ => Err("give plain or learned".into()),
+    }
+}
+
 /// A given bandwidth, or none.
 #[derive(Debug, Clone, Copy)]
 struct Width(Option<f64>);
@@ -157,6 +173,7 @@ impl Arguments {
         let mut request = FitRequest::default()
             .ignore(self.ignore.iter().cloned())
             .linear(!self.no_linear)
+            .learned_metric(self.metric.0)
             .features(self.features)
             .coupling(self.coupling)
             .seed(self.seed)

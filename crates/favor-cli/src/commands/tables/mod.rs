@@ -1,6 +1,7 @@
 //! The subcommands on tables: what they share.
 
 mod backend;
+pub(super) mod compare;
 pub(super) mod evaluate;
 pub(super) mod fit;
 pub(super) mod info;
