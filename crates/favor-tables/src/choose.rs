@@ -161,6 +161,9 @@ impl<'a> Trials<'a> {
         let mut choice = Choice { rows: self.rows.rows(), features, candidates: vec![] };
         let with =
             |c: &Candidate| spec.clone().basis(c.basis).shape(c.shape).bandwidth(c.bandwidth);
+        // A linear part of many columns would cost more than the features that are compared.
+        let linear = spec.linear && 4 * self.moments.dim() <= features;
+        let trial = |c: &Candidate| with(c).features(features).linear(linear);
         let kinds = kinds(basis, shape);
         if let ([(basis, shape)], Some(bandwidth)) = (&kinds[..], bandwidth) {
             let only = Candidate {
@@ -181,7 +184,7 @@ impl<'a> Trials<'a> {
             let mut take = |bandwidth: f64| -> Result<()> {
                 let mut candidate =
                     Candidate { basis, shape, bandwidth, learned_metric: false, score: 0.0 };
-                candidate.score = self.score(&with(&candidate).features(features))?;
+                candidate.score = self.score(&trial(&candidate))?;
                 tried.push(candidate);
                 Ok(())
             };
@@ -189,15 +192,15 @@ impl<'a> Trials<'a> {
                 (Some(bandwidth), _) => take(bandwidth)?,
                 // The whole grid, then once more between the best and its neighbours.
                 (None, None) => {
-                    GRID.iter().try_for_each(|g| take(g * unit))?;
+                    GRID.iter().try_for_each(|g| take(rounded(g * unit)))?;
                 }
                 // Near what was best for the first kind.
                 (None, Some(near)) => {
-                    [1.0, 0.6, 1.7].iter().try_for_each(|f| take(f * near))?;
+                    [1.0, 0.6, 1.7].iter().try_for_each(|f| take(rounded(f * near)))?;
                 }
             }
             if bandwidth.is_none() {
-                refine(&mut tried, |c| self.score(&with(c).features(features)))?;
+                refine(&mut tried, |c| self.score(&trial(c)))?;
             }
             choice.candidates.extend(tried);
             best = choice.best().map(|c| c.bandwidth);
@@ -205,6 +208,12 @@ impl<'a> Trials<'a> {
         let chosen = choice.best().map(with);
         Ok((chosen.unwrap_or_else(|| spec.clone()), choice))
     }
+}
+
+/// Three figures are enough, and what rounding did to the moments is not seen.
+fn rounded(bandwidth: f64) -> f64 {
+    let unit = 10_f64.powi(bandwidth.log10().floor() as i32 - 2);
+    (bandwidth / unit).round() * unit
 }
 
 /// Tries two more bandwidths, between the best and its neighbours or beyond it at an end.
@@ -222,7 +231,7 @@ fn refine(
     let above = widths.get(at + 1).map_or(1.7 * best.bandwidth, |w| *w);
     for other in [below, above] {
         let mut candidate = best.clone();
-        candidate.bandwidth = (other * best.bandwidth).sqrt();
+        candidate.bandwidth = rounded((other * best.bandwidth).sqrt());
         candidate.score = score(&candidate)?;
         tried.push(candidate);
     }

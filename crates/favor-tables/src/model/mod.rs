@@ -192,6 +192,7 @@ impl Model {
     /// The model of the rows of both: the other must have the same map and encoders, as made by
     /// fitting with the map of the first.
     pub fn merge(&self, other: &Self) -> Result<Self> {
+        self.check_same(other)?;
         let mut moments = self.moments.clone();
         moments.merge(&other.moments)?;
         let mut sample = self.sample.clone();
@@ -203,6 +204,7 @@ impl Model {
     /// fitted with the map of this one. That they were among them is not known; that there are not
     /// more of them is checked.
     pub fn subtract(&self, other: &Self) -> Result<Self> {
+        self.check_same(other)?;
         if other.info.rows >= self.info.rows {
             return Err(Error::TooMany);
         }
@@ -223,8 +225,8 @@ impl Model {
         }
     }
 
-    /// The rows of both, or those of this one that are not in the other.
-    fn joined(&self, other: &Self, sign: f64, moments: Moments, sample: Sample) -> Result<Self> {
+    /// That the sums of another model can be added to those of this one or taken from them.
+    fn check_same(&self, other: &Self) -> Result<()> {
         let (a, b) = (&self.info, &other.info);
         let maps = match (&self.estimator, &other.estimator) {
             (Estimator::Nw(own), Estimator::Nw(new)) => own.map == new.map,
@@ -245,6 +247,12 @@ impl Model {
         if a.head == HeadKind::Logistic {
             return Err(Error::NotMergeable);
         }
+        Ok(())
+    }
+
+    /// The rows of both, or those of this one that are not in the other.
+    fn joined(&self, other: &Self, sign: f64, moments: Moments, sample: Sample) -> Result<Self> {
+        let (a, b) = (&self.info, &other.info);
         let mut info = a.clone();
         info.rows = if sign > 0.0 { a.rows + b.rows } else { a.rows - b.rows };
         info.total_weight += sign * b.total_weight;

@@ -9,9 +9,10 @@ use favor_tables::{
     evaluate, fit, fit_like, register, session, subtract, update,
 };
 
-/// `f32` features are known to 2⁻²⁴; sums of some thousand products and a solve with a penalty make at
-/// most some hundred times that of it, in deviations of the target.
-const SINGLE: f64 = 1e-4;
+/// `f32` products are known to 2⁻²⁴ of sums of about 10³; a penalty of 3·10⁻³, as the folds choose it for
+/// these targets without noise, makes 2 % of that in directions that explain less than 2 % of the
+/// target.
+const SINGLE: f64 = 5e-4;
 
 fn predictions(model: &Model, batch: RecordBatch) -> Vec<f64> {
     column(&predicted(model, batch, &PredictOptions::default()).unwrap(), "prediction")
@@ -121,7 +122,7 @@ fn ridge_beats_nadaraya_watson_and_says_what_features_bring() {
     let judged = model.info().judgement.as_ref().unwrap();
     assert!((judged.r2.unwrap() - found.score).abs() < 0.05, "{judged:?}");
     let text = model.to_text();
-    for part in ["ridge head", "nystrom features of the gaussian kernel", "by 4 folds", "twice"] {
+    for part in ["ridge head", "nystrom features of the gaussian kernel", "by 4 folds", "matters"] {
         assert!(text.contains(part), "{text}");
     }
     assert!(model.to_svg().unwrap().starts_with("<svg"));
@@ -186,6 +187,20 @@ fn batches_workers_and_order_make_no_difference() {
             }
         }
     }
+}
+
+/// The sample has rows of every fold, also where all columns are numbers as they are.
+#[test]
+fn the_sample_has_rows_of_all_folds() {
+    let numbers_alone = points(0, 4000).project(&[0, 1, 6]).unwrap();
+    let request = FitRequest::of("y").features(16).sample(400);
+    let model = fitted(numbers_alone, &request).unwrap();
+    let judged = model.info().judgement.as_ref().unwrap();
+    assert_eq!(judged.rows, 400);
+    let choice = model.info().choice.as_ref().unwrap();
+    assert!(choice.candidates.iter().all(|c| c.score.is_finite()), "{choice:?}");
+    let folds = model.gram().unwrap().fold_rows();
+    assert!(folds.iter().all(|rows| (900..1100).contains(rows)), "{folds:?}");
 }
 
 /// Sums in 64 bits: what several workers find is what one finds to rounding of these.
