@@ -14,7 +14,9 @@ const OPTIONAL: &[Optional] = &[
     Optional {
         feature: "tables",
         built: cfg!(feature = "tables"),
-        subcommands: &["fit", "predict", "evaluate", "info", "merge", "update"],
+        subcommands: &[
+            "compare", "fit", "predict", "evaluate", "info", "merge", "subtract", "update",
+        ],
         options: &[],
         about: "kernel classification, regression and density on tables",
     },

@@ -15,6 +15,11 @@ pub(crate) fn of_tables(error: &Error) -> String {
         Error::Merge { what } => format!(
             "the models cannot be merged: their {what} differ; fit the second with --map-of the first"
         ),
+        Error::NotMergeable => {
+            "a logistic model needs all its rows at once: it cannot be merged, updated or subtracted \
+             from; one of --head ridge can"
+                .into()
+        }
         other => other.to_string(),
     }
 }
@@ -26,7 +31,7 @@ fn of_remedy(remedy: Remedy) -> String {
             "leave it out with --ignore, or raise --categories".into()
         }
         Remedy::DropMissing => "--missing drop leaves such rows out".into(),
-        Remedy::DropOrFillMissing => "give --missing drop or --missing mean".into(),
+        Remedy::DropOrFillMissing => "give --missing drop, mean or mark".into(),
         Remedy::NameTask => "give --classify or --regress".into(),
         Remedy::Regress => "is --regress meant?".into(),
         other => other.to_string(),
@@ -45,6 +50,9 @@ fn option(setting: Setting) -> Option<&'static str> {
         Setting::Folds => "--folds",
         Setting::Prior => "--prior",
         Setting::Probabilities => "--proba",
+        Setting::Head => "--head",
+        Setting::Family => "--family",
+        Setting::Interval => "--interval",
         _ => return None,
     })
 }
@@ -69,7 +77,7 @@ pub(crate) fn of_cluster(error: &favor_cluster::Error, scheduler: &str) -> Strin
         ),
         Error::Unordered => format!(
             "{scheduler}: predictions come in no fixed order; give --keep with columns that tell the \
-             rows apart"
+             rows apart, or --ordered"
         ),
         Error::NoCores => "--cores: give at least one".into(),
         Error::WorkFolder { .. } => format!("--work: {error}"),

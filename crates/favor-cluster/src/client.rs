@@ -12,11 +12,11 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use favor_tables::{
-    Evaluation, FitRequest, Missing, Model, PredictOptions, Progress, Source, Table,
-    evaluate_on_workers, fit, fit_like, predict_on_workers, update,
+    Drift, Evaluation, FitRequest, Missing, Model, PredictOptions, Progress, Source, Table,
+    evaluate_on_workers, fit, fit_like, predict_on_workers, subtract, update,
 };
-use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
+use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,15 +72,26 @@ impl Cluster {
         self.watched(fit_like(&table, like, progress)).await
     }
 
-    /// The model of the rows that a model has seen and of those of a table.
+    /// The model of the rows that a model has seen and of those of a table, and how these differ.
     pub async fn update(
+        &self,
+        source: &Source,
+        model: &Model,
+        progress: &Arc<Progress>,
+    ) -> Result<(Model, Drift)> {
+        let table = self.open(source).await?;
+        self.watched(update(&table, model, progress)).await
+    }
+
+    /// The model of the rows that a model has seen without those of a table.
+    pub async fn subtract(
         &self,
         source: &Source,
         model: &Model,
         progress: &Arc<Progress>,
     ) -> Result<Model> {
         let table = self.open(source).await?;
-        self.watched(update(&table, model, progress)).await
+        self.watched(subtract(&table, model, progress)).await
     }
 
     /// Predictions for the rows of a table, in any order: some columns must be kept.
@@ -98,6 +109,45 @@ impl Cluster {
         let made = predict_on_workers(&table, model, options, progress);
         let (schema, batches) = self.watched(made).await?;
         Ok((schema, self.watched_batches(batches)))
+    }
+
+    /// The same in the order of the rows: each file is one task, and several are at work at a time.
+    /// A query is one task, whose predictions are held until it ends.
+    pub async fn predict_in_order(
+        &self,
+        source: &Source,
+        model: &Model,
+        options: &PredictOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<(SchemaRef, BoxStream<'static, Result<RecordBatch>>)> {
+        let one = Self { partitions: 1, ..self.clone() };
+        let parts = source.parts(&self.session().await?).await.map_err(explained)?;
+        let mut tables = vec![];
+        for part in &parts {
+            tables.push(one.open(part).await?);
+        }
+        let first = tables.first().ok_or(Error::Unordered)?;
+        let made = predict_on_workers(first, model, options, progress);
+        let (schema, _) = one.watched(made).await?;
+        let (model, options, progress) =
+            (Arc::new(model.clone()), options.clone(), progress.clone());
+        let results = futures::stream::iter(tables).map(move |table| {
+            let (model, options, progress, one) =
+                (model.clone(), options.clone(), progress.clone(), one.clone());
+            async move {
+                let work = async {
+                    let (_, batches) =
+                        predict_on_workers(&table, &model, &options, &progress).await?;
+                    batches.try_collect::<Vec<RecordBatch>>().await
+                };
+                one.watched(work).await
+            }
+        });
+        let batches = results.buffered(self.partitions.max(1)).map(|part| match part {
+            Ok(batches) => futures::stream::iter(batches.into_iter().map(Ok)).boxed(),
+            Err(error) => futures::stream::iter([Err(error)]).boxed(),
+        });
+        Ok((schema, batches.flatten().boxed()))
     }
 
     /// Evaluates a model on a table that has the target.

@@ -7,7 +7,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use favor::{FeatureMap, KeySums, Matrix};
 use favor_tables::datafusion;
-use favor_tables::{ColumnKind, FitRequest, Model, Progress, Source, Table, Task, fit, register};
+use favor_tables::{FitRequest, HeadKind, Model, Progress, Source, Table, Task, fit, register};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let share = BATCHES.div_ceil(threads);
     let parts: Vec<Vec<RecordBatch>> = batches.chunks(share).map(<[_]>::to_vec).collect();
     session.register_table("t", Arc::new(MemTable::try_new(batches[0].schema(), parts)?))?;
-    let request = FitRequest::of("label").task(Task::Classify).bandwidth(1.0 / 0.3);
+    let request =
+        FitRequest::of("label").head(HeadKind::Nw).task(Task::Classify).bandwidth(1.0 / 0.3);
     let progress = Arc::new(Progress::default());
     let model = runtime.block_on(async {
         let table = Table::open(&session, &Source::Sql("select * from t".into())).await?;
@@ -83,17 +84,9 @@ fn plain_sums(
     model: &Model,
     threads: usize,
 ) -> Result<Vec<KeySums>, favor::Error> {
-    let scales: Vec<(f64, f64)> = model
-        .info()
-        .encoder
-        .columns
-        .iter()
-        .map(|c| match c.kind {
-            ColumnKind::Number { centre, scale } => (centre, 1.0 / scale),
-            _ => (0.0, 1.0),
-        })
-        .collect();
-    let map = model.map();
+    let scalings = model.info().encoder.scalings().iter();
+    let scales: Vec<(f64, f64)> = scalings.map(|s| (s.centre, 1.0 / s.scale)).collect();
+    let map = model.map().expect("a Nadaraya–Watson model");
     let share = batches.len().div_ceil(threads);
     let parts: Vec<_> = std::thread::scope(|scope| {
         let scales = &scales;

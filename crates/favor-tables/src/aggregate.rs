@@ -3,8 +3,8 @@
 use crate::Result;
 use crate::progress::Progress;
 use crate::states::{
-    Arguments, MomentsJob, MomentsState, Sample, SampleJob, State, SumsJob, SumsState, Survey,
-    SurveyJob,
+    Arguments, GramJob, GramState, LogisticJob, LogisticState, MomentsJob, MomentsState, Sample,
+    SampleJob, State, SumsJob, SumsState, Survey, SurveyJob,
 };
 use crate::wire::{self, Kind};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
@@ -25,6 +25,8 @@ pub(crate) enum Job {
     Moments(MomentsJob),
     Sample(SampleJob),
     Sums(SumsJob),
+    Gram(GramJob),
+    Logistic(LogisticJob),
 }
 
 impl Job {
@@ -34,13 +36,16 @@ impl Job {
             Self::Moments(_) => "favor_moments",
             Self::Sample(_) => "favor_sample",
             Self::Sums(_) => "favor_sums",
+            Self::Gram(_) => "favor_gram",
+            Self::Logistic(_) => "favor_logistic",
         }
     }
 
     /// Whether the target is an argument of the function.
     pub(crate) fn takes_target(&self) -> bool {
         match self {
-            Self::Survey(_) => false,
+            Self::Survey(job) => job.target.is_some(),
+            Self::Gram(_) | Self::Logistic(_) => true,
             Self::Moments(job) => job.target.is_some(),
             Self::Sample(job) => job.target.is_some(),
             Self::Sums(job) => job.target.is_some(),
@@ -137,6 +142,8 @@ impl AggregateUDFImpl for Aggregate {
             Job::Moments(job) => self.worker::<MomentsState>(job),
             Job::Sample(job) => self.worker::<Sample>(job),
             Job::Sums(job) => self.worker::<SumsState>(job),
+            Job::Gram(job) => self.worker::<GramState>(job),
+            Job::Logistic(job) => self.worker::<LogisticState>(job),
         })
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn kernel(bandwidth: f64) -> Result<Kernel> {
 }
 
 /// An error of the numerics that is one of a setting.
-fn of_setting(error: favor::Error) -> Error {
+pub(crate) fn of_setting(error: favor::Error) -> Error {
     match error {
         favor::Error::Invalid { what, reason } if what == "folds" => {
             Error::request(Setting::Folds, reason)

@@ -54,6 +54,15 @@ pub enum Error {
         /// In what they differ.
         what: &'static str,
     },
+    /// Rows that are to leave a model and cannot all have been in it.
+    #[error("there are more rows to subtract than the model has, of all or of one class")]
+    TooMany,
+    /// A model that cannot be merged, updated or subtracted from.
+    #[error(
+        "a logistic model needs all its rows at once: it cannot be merged, updated or subtracted \
+         from; a ridge model can"
+    )]
+    NotMergeable,
     /// Two passes over a table that have seen different rows.
     #[error(
         "the first pass saw {first} rows and the second {second}: files changed or were lost in \
@@ -153,6 +162,14 @@ pub enum Setting {
     Prior,
     /// Whether probabilities are predicted.
     Probabilities,
+    /// What turns features into predictions.
+    Head,
+    /// The family of the features or the kernel.
+    Family,
+    /// The probability of an interval.
+    Interval,
+    /// How numbers are encoded or missing values treated.
+    Encoding,
 }
 
 impl fmt::Display for Setting {
@@ -168,6 +185,10 @@ impl fmt::Display for Setting {
             Self::Folds => "folds",
             Self::Prior => "prior",
             Self::Probabilities => "probabilities",
+            Self::Head => "head",
+            Self::Family => "family",
+            Self::Interval => "interval",
+            Self::Encoding => "encoding",
         })
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::aggregate::{Aggregate, Job};
 use crate::encode::{Missing, to_numbers, to_texts};
-use crate::model::Model;
+use crate::judge::{ClassJudge, Judgement, NumberJudge};
+use crate::model::{Estimator, Model};
 use crate::predict::PredictOptions;
 use crate::predictions::{Predictions, predict, predict_on_workers};
 use crate::progress::Progress;
@@ -10,12 +11,11 @@ use crate::query;
 use crate::source::Table;
 use crate::states::{Arguments, Sample, SampleJob, State};
 use crate::{Error, Result, Setting};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::Float64Type;
 use datafusion::logical_expr::{AggregateUDF, Expr, ident};
 use favor::learn::Task;
-use favor::{Moments, Rows};
 use futures::StreamExt;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,6 +41,8 @@ pub struct Evaluation {
     pub confusion: Vec<(String, String, u64)>,
     /// The mean of the predicted relative errors.
     pub relative_error: Option<f64>,
+    /// What else can be said of the predictions; none for a density.
+    pub judgement: Option<Judgement>,
     /// The comparison with the exact kernel.
     pub comparison: Comparison,
 }
@@ -86,7 +88,8 @@ pub async fn evaluate_on_workers(
 /// Predictions with the target beside them.
 fn options(model: &Model, missing: Option<Missing>) -> PredictOptions {
     let target = model.info.target.iter().map(|t| t.name.as_str());
-    PredictOptions { missing, ..PredictOptions::default().keep(target) }
+    let probabilities = model.info.task == Task::Classify;
+    PredictOptions { missing, probabilities, ..PredictOptions::default().keep(target) }
 }
 
 async fn finish(
@@ -112,8 +115,8 @@ struct Total {
     rows: u64,
     left_out: u64,
     confusion: BTreeMap<(String, String), u64>,
-    squares: f64,
-    truth: Option<Moments>,
+    classes: ClassJudge,
+    numbers: NumberJudge,
     log_density: f64,
     error: f64,
     errors: u64,
@@ -122,20 +125,32 @@ struct Total {
 impl Total {
     fn add(&mut self, model: &Model, batch: &RecordBatch) -> Result<()> {
         let keeps = usize::from(model.info.target.is_some());
-        let (prediction, error) = (batch.column(keeps), batch.column(keeps + 1));
+        let prediction = batch.column(keeps);
         let truth = (keeps == 1).then(|| batch.column(0));
-        let missing = |array: &ArrayRef, i: usize| array.is_null(i);
+        let numbers = |name: &str| {
+            let column = batch.column_by_name(name);
+            column.map(|c| c.as_primitive::<Float64Type>().clone())
+        };
         let before = self.rows;
         match (model.info.task, truth, &model.info.target) {
             (Task::Classify, Some(truth), Some(target)) => {
                 // The labels in the model's type, so that 1 and 1.0 are one label.
                 let truth = cast(truth, &target.data_type)?;
                 let (found, true_texts) = (to_texts(prediction)?, to_texts(&truth)?);
+                let labels = model.info.labels();
+                let columns: Vec<_> =
+                    labels.iter().filter_map(|l| numbers(&format!("p_{l}"))).collect();
                 for i in 0..batch.num_rows() {
-                    if !(missing(prediction, i) || missing(&truth, i)) {
-                        let pair = (true_texts.value(i).to_owned(), found.value(i).to_owned());
+                    if !(prediction.is_null(i) || truth.is_null(i)) {
+                        let label = true_texts.value(i);
+                        let pair = (label.to_owned(), found.value(i).to_owned());
                         *self.confusion.entry(pair).or_default() += 1;
                         self.rows += 1;
+                        // A label that the model does not know has no probability.
+                        if let Some(class) = labels.iter().position(|l| l == label) {
+                            let p: Vec<f64> = columns.iter().map(|c| c.value(i)).collect();
+                            self.classes.add(&p, class, 1.0);
+                        }
                     }
                 }
             }
@@ -143,17 +158,14 @@ impl Total {
                 let truth = to_numbers(&target.name, truth)?;
                 let values = truth.as_primitive::<Float64Type>();
                 let found = prediction.as_primitive::<Float64Type>();
-                let usable = |i: &usize| {
-                    !missing(prediction, *i) && !missing(&truth, *i) && !values.value(*i).is_nan()
-                };
-                let pairs: Vec<usize> = (0..batch.num_rows()).filter(usable).collect();
-                let true_values: Vec<f64> = pairs.iter().map(|&i| values.value(i)).collect();
-                let moments = self.truth.get_or_insert_with(|| Moments::new(1));
-                moments.add(Rows::new(&true_values, pairs.len(), 1)?)?;
-                for &i in &pairs {
-                    self.squares += (values.value(i) - found.value(i)).powi(2);
+                let deviation = numbers("deviation");
+                for i in 0..batch.num_rows() {
+                    if !(found.is_null(i) || values.is_null(i) || values.value(i).is_nan()) {
+                        let deviation = deviation.as_ref().map(|d| d.value(i));
+                        self.numbers.add(found.value(i), deviation, values.value(i), 1.0);
+                        self.rows += 1;
+                    }
                 }
-                self.rows += pairs.len() as u64;
             }
             _ => {
                 let found = prediction.as_primitive::<Float64Type>();
@@ -164,7 +176,7 @@ impl Total {
             }
         }
         self.left_out += batch.num_rows() as u64 - (self.rows - before);
-        for value in error.as_primitive::<Float64Type>().iter().flatten() {
+        for value in numbers("relative_error").iter().flat_map(|e| e.iter().flatten()) {
             self.error += value;
             self.errors += 1;
         }
@@ -174,14 +186,16 @@ impl Total {
     fn finish(self, model: &Model, comparison: Comparison) -> Evaluation {
         let rows = self.rows as f64;
         let right: u64 = self.confusion.iter().filter(|((t, f), _)| t == f).map(|(_, n)| n).sum();
-        let spread = self.truth.as_ref().map_or(0.0, |t| t.covariance()[(0, 0)]);
-        let (score, rmse) = match model.info.task {
-            Task::Classify => (right as f64 / rows, None),
-            Task::Regress => {
-                let square = self.squares / rows;
-                (1.0 - square / spread.max(f64::MIN_POSITIVE), Some(square.sqrt()))
-            }
-            Task::Density => (self.log_density / rows, None),
+        let judgement = match model.info.task {
+            Task::Classify => Some(self.classes.finish()),
+            Task::Regress => Some(self.numbers.finish()),
+            Task::Density => None,
+        };
+        let judged = judgement.as_ref();
+        let score = match model.info.task {
+            Task::Classify => right as f64 / rows,
+            Task::Regress => judged.and_then(|j| j.r2).unwrap_or(f64::NAN),
+            Task::Density => self.log_density / rows,
         };
         let confusion = self.confusion.into_iter().map(|((t, f), n)| (t, f, n)).collect();
         Evaluation {
@@ -189,9 +203,10 @@ impl Total {
             rows: self.rows,
             left_out: self.left_out,
             score,
-            rmse,
+            rmse: judged.and_then(|j| j.rmse),
             confusion,
             relative_error: (self.errors > 0).then(|| self.error / self.errors as f64),
+            judgement,
             comparison,
         }
     }
@@ -201,7 +216,7 @@ impl Total {
 /// the model has kept.
 async fn compare(table: &Table, model: &Model, missing: Option<Missing>) -> Result<Comparison> {
     let info = &model.info;
-    let mut encoder = info.encoder.raw();
+    let mut encoder = info.encoder.unscaled();
     encoder.missing = missing.unwrap_or(encoder.missing);
     let mut inputs: Vec<Expr> = encoder.names().into_iter().map(ident).collect();
     let mut frame = table.frame.clone();
@@ -215,22 +230,28 @@ async fn compare(table: &Table, model: &Model, missing: Option<Missing>) -> Resu
         limit: COMPARED,
         seed: info.sample_seed ^ 1,
     };
-    let aggregate = Aggregate::new(Arguments { encoder, weight: None }, Job::Sample(job))?;
+    let aggregate =
+        Aggregate::new(Arguments { encoder, fitted: false, weight: None }, Job::Sample(job))?;
     let call = AggregateUDF::from(aggregate).call(inputs);
     let batches = query::collect(frame.aggregate(vec![], vec![call])?).await;
     let batches = batches.map_err(|e| table.explain(e))?;
     let bytes = batches.first().map(|b| b.column(0).as_binary::<i32>().value(0).to_vec());
     let sample = Sample::from_bytes(&bytes.unwrap_or_default())?;
 
-    let (keys, queries) = model.samples(&sample)?;
-    let (keys, queries) = (keys.examples, queries.examples);
-    let scores = keys.scores(&model.map, info.bandwidth, &queries)?;
-    let sums = model.sums.apply(&model.map, queries.rows().view())?;
-    Ok(Comparison {
-        rows: queries.rows().rows(),
-        keys: keys.rows().rows(),
-        model: queries.score(&model.readout.outputs(&sums)),
-        exact: scores.exact,
-        features: scores.features,
-    })
+    match &model.estimator {
+        Estimator::Nw(nw) => {
+            let (keys, queries) = model.samples(&sample)?;
+            let (keys, queries) = (keys.examples, queries.examples);
+            let scores = keys.scores(&nw.map, info.bandwidth, &queries)?;
+            let sums = nw.sums.apply(&nw.map, queries.rows().view())?;
+            Ok(Comparison {
+                rows: queries.rows().rows(),
+                keys: keys.rows().rows(),
+                model: queries.score(&nw.readout.outputs(&sums)),
+                exact: scores.exact,
+                features: scores.features,
+            })
+        }
+        Estimator::Linear(linear) => linear.compare(model, &sample),
+    }
 }

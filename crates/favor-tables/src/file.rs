@@ -1,9 +1,11 @@
 //! A model as one safetensors file: a header with a version, and arrays.
 
-use crate::model::{Model, ModelInfo};
+use crate::encode::{Column, FOLDS};
+use crate::head::HeadKind;
+use crate::model::{Estimator, Linear, Model, ModelInfo, Nw};
 use crate::states::{Item, Sample};
 use crate::{Error, Result};
-use favor::learn::Task;
+use favor::learn::{Design, GramSums, Head, Outcome, Task};
 use favor::store::{Array, Kind};
 use favor::{FeatureMap, KeySums, Moments};
 use favor_io::write_atomically;
@@ -12,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const KIND: Kind = Kind::new("favor.table_model", "model", 3);
+const KIND: Kind = Kind::new("favor.table_model", "model", 4);
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -39,24 +41,35 @@ impl Model {
                 vec![]
             },
         };
-        let (d, n) = (self.map.dim(), items.len());
-        let sums = self.sums.sums();
+        let (d, n) = (self.moments.dim(), items.len());
         let rows: Vec<f64> = items.values().flat_map(|i| i.row.iter().copied()).collect();
         let values: Vec<f64> = items.values().map(|i| i.value).collect();
         let weights: Vec<f64> = items.values().map(|i| i.weight).collect();
         let places: Vec<u8> = items.keys().flat_map(|(place, _)| place.to_le_bytes()).collect();
-        let map = self.map.to_bytes()?;
-        let arrays = vec![
-            Array::f64("log_scale", [sums.rows()], self.sums.log_scale()),
-            Array::f64("sums", [sums.rows(), sums.columns()], sums.as_slice()),
+        let folds: Vec<u8> = items.values().map(|i| i.fold).collect();
+        let mut arrays = vec![
             Array::f64("mean", [d], self.moments.mean()),
             Array::f64("scatter", [d, d], self.moments.scatter().as_slice()),
             Array::f64("sample_rows", [n, d], &rows),
             Array::f64("sample_targets", [n], &values),
             Array::f64("sample_weights", [n], &weights),
             Array::new("sample_places", Dtype::U64, [n], places),
-            Array::new("map", Dtype::U8, [map.len()], map),
+            Array::new("sample_folds", Dtype::U8, [n], folds),
         ];
+        let bytes = |name, bytes: Vec<u8>| Array::new(name, Dtype::U8, [bytes.len()], bytes);
+        match &self.estimator {
+            Estimator::Nw(nw) => {
+                let sums = nw.sums.sums();
+                arrays.push(Array::f64("log_scale", [sums.rows()], nw.sums.log_scale()));
+                arrays.push(Array::f64("sums", [sums.rows(), sums.columns()], sums.as_slice()));
+                arrays.push(bytes("map", nw.map.to_bytes()?));
+            }
+            Estimator::Linear(linear) => {
+                arrays.push(bytes("design", linear.design.to_bytes()?));
+                arrays.push(bytes("gram", linear.sums.to_bytes()?));
+                arrays.push(bytes("head", linear.head.to_bytes()?));
+            }
+        }
         Ok(KIND.write(&header, arrays)?)
     }
 
@@ -91,8 +104,6 @@ fn read(bytes: &[u8]) -> std::result::Result<Model, String> {
     let floats = |name: &str| file.f64(name).map(|(_, values)| values).map_err(refused);
     let matrix = |name: &str| file.matrix(name).map_err(refused);
     let array = |name: &str, dtype| file.array_of(name, dtype).map_err(refused);
-    let map = FeatureMap::from_bytes(array("map", Dtype::U8)?.data()).map_err(|e| e.to_string())?;
-    let sums = KeySums::from_parts(floats("log_scale")?, matrix("sums")?).map_err(refused)?;
     let header = &file.contents;
     let (count, weight) = (header.moment_rows, header.moment_weight);
     let moments = Moments::from_scatter(count, weight, floats("mean")?, matrix("scatter")?);
@@ -102,11 +113,14 @@ fn read(bytes: &[u8]) -> std::result::Result<Model, String> {
     let places: Vec<u64> = places.iter().map(|c| u64::from_le_bytes(*c)).collect();
     let (rows, values, weights) =
         (matrix("sample_rows")?, floats("sample_targets")?, floats("sample_weights")?);
+    let folds = array("sample_folds", Dtype::U8)?.data().to_vec();
     let info = header.info.clone();
-    check(&info, &map, &sums, &moments)?;
+    check(&info, &moments)?;
     let classify = info.task == Task::Classify;
     let n = places.len();
-    if rows.shape() != (n, map.dim())
+    if rows.shape() != (n, moments.dim())
+        || folds.len() != n
+        || folds.iter().any(|f| usize::from(*f) >= FOLDS)
         || values.len() != n
         || weights.len() != n
         || (classify && header.sample_labels.len() != n)
@@ -121,21 +135,57 @@ fn read(bytes: &[u8]) -> std::result::Result<Model, String> {
         } else {
             format!("{:x}", values[i].to_bits())
         };
-        let item = Item { row: rows.row(i).to_vec(), value: values[i], weight: weights[i] };
+        let (row, value) = (rows.row(i).to_vec(), values[i]);
+        let item = Item { row, value, weight: weights[i], fold: folds[i] };
         items.insert((places[i], mark), item);
     }
-    Model::new(info, map, moments, sums, Sample { items }).map_err(|e| e.to_string())
+    let bytes = |name: &str| array(name, Dtype::U8).map(|a| a.data().to_vec());
+    let estimator = if info.head == HeadKind::Nw {
+        let map = FeatureMap::from_bytes(&bytes("map")?).map_err(|e| e.to_string())?;
+        let sums = KeySums::from_parts(floats("log_scale")?, matrix("sums")?).map_err(refused)?;
+        check_nw(&info, &map, &sums)?;
+        let nw = Nw::new(&info, map, &moments, sums).map_err(|e| e.to_string())?;
+        Estimator::Nw(Box::new(nw))
+    } else {
+        let design = Design::from_bytes(&bytes("design")?).map_err(|e| e.to_string())?;
+        let sums = GramSums::from_bytes(&bytes("gram")?).map_err(|e| e.to_string())?;
+        let head = Head::from_bytes(&bytes("head")?).map_err(|e| e.to_string())?;
+        check_linear(&info, &design, &sums, &head)?;
+        let linear = Linear::new(&info, design, sums, head).map_err(|e| e.to_string())?;
+        Estimator::Linear(Box::new(linear))
+    };
+    Model::new(info, moments, Sample { items }, estimator).map_err(|e| e.to_string())
 }
 
-/// That the parts of a model belong together.
-fn check(
-    info: &ModelInfo,
-    map: &FeatureMap,
-    sums: &KeySums,
-    moments: &Moments,
-) -> std::result::Result<(), String> {
+/// That what is known of a model makes sense.
+fn check(info: &ModelInfo, moments: &Moments) -> std::result::Result<(), String> {
     let d = info.encoder.width();
-    if map.dim() != d || moments.dim() != d || info.encoder.fill.len() != d {
+    let encoder = &info.encoder;
+    if moments.dim() != d || encoder.fill.len() != d || encoder.scalings.len() != d {
+        return Err(format!("moments of dimension {} for vectors of dimension {d}", moments.dim()));
+    }
+    if info.target.is_some() == (info.task == Task::Density)
+        || info.target_scaling.is_some() != (info.task == Task::Regress)
+        || !info.head.does(info.task)
+    {
+        return Err(format!("a {} with the wrong kind of target", info.task.name()));
+    }
+    let (centres, scales) = encoder.centres_and_scales();
+    let positive = |v: f64| v.is_finite() && v > 0.0;
+    let good = positive(info.bandwidth)
+        && positive(info.total_weight)
+        && scales.iter().all(|s| positive(*s))
+        && info.target_scaling.is_none_or(|s| s.centre.is_finite() && positive(s.scale))
+        && centres.iter().chain(&encoder.fill).all(|v| v.is_finite())
+        && encoder.columns.iter().all(Column::is_sound)
+        && info.classes.iter().all(|c| c.weight.is_finite() && c.weight >= 0.0);
+    if good { Ok(()) } else { Err("a number in the header is out of its range".into()) }
+}
+
+/// That the parts of a Nadaraya–Watson model belong together.
+fn check_nw(info: &ModelInfo, map: &FeatureMap, sums: &KeySums) -> std::result::Result<(), String> {
+    let d = info.encoder.width();
+    if map.dim() != d {
         return Err(format!("a map of dimension {} for vectors of dimension {d}", map.dim()));
     }
     let columns = match info.task {
@@ -146,18 +196,28 @@ fn check(
     if sums.sums().shape() != (map.features(), columns) || columns == 0 {
         return Err(format!("sums of shape {:?}", sums.sums().shape()));
     }
-    if info.target.is_some() == (info.task == Task::Density)
-        || info.target_scaling.is_some() != (info.task == Task::Regress)
-    {
-        return Err(format!("a {} with the wrong kind of target", info.task.name()));
+    Ok(())
+}
+
+/// That the parts of any other model belong together.
+fn check_linear(
+    info: &ModelInfo,
+    design: &Design,
+    sums: &GramSums,
+    head: &Head,
+) -> std::result::Result<(), String> {
+    let d = info.encoder.width();
+    if design.dim() != d {
+        return Err(format!("features of dimension {} for vectors of dimension {d}", design.dim()));
     }
-    let (centres, scales) = info.encoder.centres_and_scales();
-    let positive = |v: f64| v.is_finite() && v > 0.0;
-    let good = positive(info.bandwidth)
-        && positive(info.total_weight)
-        && scales.iter().all(|s| positive(*s))
-        && info.target_scaling.is_none_or(|s| s.centre.is_finite() && positive(s.scale))
-        && centres.iter().chain(&info.encoder.fill).all(|v| v.is_finite())
-        && info.classes.iter().all(|c| c.weight.is_finite() && c.weight >= 0.0);
-    if good { Ok(()) } else { Err("a number in the header is out of its range".into()) }
+    let fits = match sums.outcome() {
+        Outcome::Classes(count) => {
+            info.task == Task::Classify && *count == info.classes.len() && *count > 0
+        }
+        Outcome::Numbers(scalings) => scalings.first().copied() == info.target_scaling,
+    };
+    if !fits || head.outcome() != sums.outcome() || sums.width() != design.width() {
+        return Err("the sums are not those of the model's target and features".into());
+    }
+    Ok(())
 }

@@ -1,22 +1,32 @@
 //! The functions of a model in SQL, in any session of DataFusion, and what its aggregates give.
 
-use crate::Result;
 use crate::aggregate::{Aggregate, Job};
-use crate::model::Model;
-use crate::states::{Arguments, MomentsJob, MomentsState, State, SumsJob, SumsState};
-use crate::udf_predict::predict_function;
+use crate::head::HeadKind;
+use crate::model::{Class, Estimator, LinearParts, Model};
+use crate::states::{
+    Arguments, GramJob, GramState, GramTarget, MomentsJob, MomentsState, Sample, State, SumsJob,
+    SumsState,
+};
+use crate::udf_predict::{Part, part_function, predict_function};
+use crate::{Error, Result};
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::prelude::SessionContext;
+use favor::learn::Task;
 use favor::{KeySums, Moments};
 
 /// Registers the functions of a model in a session, with names that begin with `prefix`.
 ///
 /// - `favor_predict(columns…)` gives the label, the number or the log density of each row;
-/// - `favor_moments(columns…)` and `favor_sums(columns…)` give the bytes of the moments and of the
-///   feature sums of all rows, or of each group; [`moments`] and [`sums`] read them.
+/// - `favor_proba(columns…)` gives a struct with the probability of each class;
+/// - `favor_interval(columns…)` gives a struct with `lower` and `upper`, the 95 % interval of a
+///   Gaussian process;
+/// - `favor_moments(columns…)` and `favor_sums(columns…)` or `favor_gram(columns…, target)` give the
+///   bytes of the moments and of the sums of all rows, or of each group; [`moments`], [`sums`] and
+///   [`Model::of_group`] read them.
 ///
 /// The columns come in the model's order, as [`Encoder::names`](crate::Encoder::names) gives them.
-/// For a regression the target follows in `favor_sums`, and the weight where the model has one.
+/// For a regression the target follows in `favor_sums`, in `favor_gram` it always does, and the weight
+/// follows where the model has one.
 ///
 /// ```
 /// # async fn example(model: &favor_tables::Model) -> Result<(), Box<dyn std::error::Error>> {
@@ -28,25 +38,43 @@ use favor::{KeySums, Moments};
 /// ```
 pub fn register(session: &SessionContext, prefix: &str, model: &Model) -> Result<()> {
     session.register_udf(predict_function(prefix, model)?);
+    if model.info.task == Task::Classify {
+        session.register_udf(part_function(prefix, Part::Probabilities, model)?);
+    }
+    if model.info.head == HeadKind::Gp {
+        session.register_udf(part_function(prefix, Part::Interval, model)?);
+    }
     for function in aggregates(prefix, model)? {
         session.register_udaf(function);
     }
     Ok(())
 }
 
-/// The aggregates of a model: `{prefix}_moments` and `{prefix}_sums`.
+/// The aggregates of a model: `{prefix}_moments`, and `{prefix}_sums` or `{prefix}_gram`.
 pub fn aggregates(prefix: &str, model: &Model) -> Result<Vec<AggregateUDF>> {
     let info = &model.info;
-    let arguments = Arguments { encoder: info.encoder.clone(), weight: info.weight.clone() };
-    let target = info.target.as_ref().map(|t| t.name.clone()).zip(info.target_scaling);
+    let arguments =
+        Arguments { encoder: info.encoder.clone(), fitted: true, weight: info.weight.clone() };
+    let name = info.target.as_ref().map(|t| t.name.clone());
     let named = |job, end: &str| -> Result<AggregateUDF> {
         let aggregate = Aggregate::new(arguments.clone(), job)?;
         Ok(AggregateUDF::from(aggregate.named(format!("{prefix}_{end}"))))
     };
-    Ok(vec![
-        named(Job::Moments(MomentsJob { target: None }), "moments")?,
-        named(Job::Sums(SumsJob { map: model.map.clone(), target }), "sums")?,
-    ])
+    let sums = match &model.estimator {
+        Estimator::Nw(nw) => {
+            let target = name.zip(info.target_scaling);
+            named(Job::Sums(SumsJob { map: nw.map.clone(), target }), "sums")?
+        }
+        Estimator::Linear(linear) => {
+            let target = match info.target_scaling {
+                Some(scaling) => GramTarget::Number(scaling),
+                None => GramTarget::Labels(info.labels()),
+            };
+            let (design, name) = (linear.design.clone(), name.unwrap_or_default());
+            named(Job::Gram(GramJob { design, name, target }), "gram")?
+        }
+    };
+    Ok(vec![named(Job::Moments(MomentsJob { target: None }), "moments")?, sums])
 }
 
 /// What `favor_moments` gave: the moments of the standardised vectors.
@@ -59,4 +87,24 @@ pub fn moments(bytes: &[u8]) -> Result<Moments> {
 pub fn sums(bytes: &[u8]) -> Result<(Option<KeySums>, u64, f64)> {
     let state = SumsState::from_bytes(bytes)?;
     Ok((state.sums, state.rows, state.weight))
+}
+
+impl Model {
+    /// The model of a group of rows, with the features of this one: from what `favor_gram` and
+    /// `favor_moments` gave for the group. It keeps no sample.
+    pub fn of_group(&self, gram: &[u8], moments: &[u8]) -> Result<Self> {
+        let Some(design) = self.design().filter(|_| self.info.head != HeadKind::Logistic) else {
+            return Err(Error::Merge { what: "heads" });
+        };
+        let (state, moments) = (GramState::from_bytes(gram)?, self::moments(moments)?);
+        let sums = state.sums.ok_or_else(|| Error::query("the group has no rows"))?;
+        let class = |(label, (rows, weight))| Class { label, rows, weight };
+        let classes = self.info.labels().into_iter().zip(state.classes).map(class).collect();
+        let mut info = self.info.clone();
+        (info.rows, info.total_weight) = (sums.rows(), sums.weight());
+        let parts = LinearParts { design: design.clone(), sums, classes };
+        let sample = Sample::default();
+        let linear = parts.solved(&mut info, &moments, &sample)?;
+        Self::new(info, moments, sample, Estimator::Linear(Box::new(linear)))
+    }
 }

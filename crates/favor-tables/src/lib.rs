@@ -39,13 +39,18 @@
 mod aggregate;
 mod bandwidth;
 mod bucket;
+mod choose;
 mod encode;
 mod error;
 mod evaluate;
 mod file;
 mod fit;
 mod functions;
+mod head;
+mod judge;
 mod model;
+mod normal;
+mod plot;
 mod predict;
 mod predictions;
 mod prior;
@@ -60,12 +65,15 @@ mod wire;
 mod write_table;
 
 pub use aggregate::{aggregate_from_bytes, aggregate_to_bytes};
-pub use encode::{Column, ColumnKind, Encoder, Missing};
+pub use choose::{Candidate, Choice};
+pub use encode::{Column, ColumnKind, Encoder, Missing, NumberEncoding};
 pub use error::{Cause, Error, Remedy, Result, Setting};
 pub use evaluate::{Comparison, Evaluation, evaluate, evaluate_on_workers};
-pub use fit::{FitRequest, fit, fit_like, update};
+pub use fit::{FitRequest, fit, fit_like, subtract, update};
 pub use functions::{aggregates, moments, register, sums};
-pub use model::{Class, Model, ModelInfo};
+pub use head::HeadKind;
+pub use judge::{Judgement, Reliability};
+pub use model::{Class, Drift, Model, ModelInfo, Shift};
 pub use predict::{PredictOptions, Predictor};
 pub use predictions::{Predictions, predict, predict_on_workers};
 pub use prior::Prior;
@@ -80,7 +88,10 @@ pub use write_table::{write_csv, write_table};
 
 // What the arguments and results of this crate are made of.
 pub use datafusion;
-pub use favor::learn::{Bandwidth, Curve, Scaling, Search, Task, Trial};
+pub use favor::learn::{
+    Bandwidth, Basis, Comparison as TwoSamples, Curve, Design, GramSums, KernelShape, RidgeReport,
+    Scaling, Search, Task, Trial,
+};
 pub use favor::{Coupling, Family};
 
 /// A runtime with this many threads, all cores by default, for the asynchronous functions.

@@ -1,6 +1,8 @@
 //! A model made ready to predict: from columns to columns.
 
 use crate::encode::Missing;
+use crate::head::HeadKind;
+use crate::judge;
 use crate::model::{Model, Outputs};
 use crate::{Error, Result, Setting};
 use datafusion::arrow::array::{ArrayRef, Float64Array, UInt32Array};
@@ -21,6 +23,9 @@ use std::sync::Arc;
 pub struct PredictOptions {
     /// A column for the probability of each class.
     pub probabilities: bool,
+    /// Columns for the ends of the interval that holds a new observation with this probability, in
+    /// percent; for a Gaussian process.
+    pub interval: Option<f64>,
     /// Columns of the table to carry over.
     pub keep: Vec<String>,
     /// What to do with missing values; what the model does when `None`.
@@ -31,6 +36,11 @@ impl PredictOptions {
     /// Whether there is a column for the probability of each class.
     pub fn probabilities(self, probabilities: bool) -> Self {
         Self { probabilities, ..self }
+    }
+
+    /// The probability of an interval, in percent.
+    pub fn interval(self, percent: f64) -> Self {
+        Self { interval: Some(percent), ..self }
     }
 
     /// Columns of the table to carry over.
@@ -51,6 +61,7 @@ pub struct Predictor {
     /// The labels, in the type of the target.
     labels: Option<ArrayRef>,
     probabilities: bool,
+    interval: Option<f64>,
 }
 
 impl Predictor {
@@ -69,7 +80,17 @@ impl Predictor {
             let reason = format!("a {} has no class probabilities", model.info.task.name());
             return Err(Error::request(Setting::Probabilities, reason));
         }
-        Ok(Self { model, labels, probabilities })
+        if let Some(percent) = options.interval {
+            if model.info.head != HeadKind::Gp {
+                let reason = format!("a {} model has no intervals; fit a gp one", model.info.head);
+                return Err(Error::request(Setting::Interval, reason));
+            }
+            if !(percent > 0.0 && percent < 100.0) {
+                let reason = format!("{percent} %; give a number between 0 and 100");
+                return Err(Error::request(Setting::Interval, reason));
+            }
+        }
+        Ok(Self { model, labels, probabilities, interval: options.interval })
     }
 
     /// The model.
@@ -77,8 +98,10 @@ impl Predictor {
         &self.model
     }
 
-    pub(crate) fn gives_probabilities(&self) -> bool {
-        self.probabilities
+    /// What was asked for, without the columns to carry over.
+    pub(crate) fn options(&self) -> PredictOptions {
+        let (probabilities, interval) = (self.probabilities, self.interval);
+        PredictOptions { probabilities, interval, ..PredictOptions::default() }
     }
 
     /// The column of the predictions.
@@ -93,10 +116,18 @@ impl Predictor {
 
     /// All columns that are made.
     pub(crate) fn fields(&self) -> Vec<Field> {
-        let mut fields = vec![self.field(), Field::new("relative_error", DataType::Float64, true)];
+        let number = |name: &str| Field::new(name, DataType::Float64, true);
+        let mut fields = vec![self.field()];
+        match self.model.info.head {
+            HeadKind::Nw => fields.push(number("relative_error")),
+            HeadKind::Gp => fields.push(number("deviation")),
+            _ => {}
+        }
+        if self.interval.is_some() {
+            fields.extend(["lower", "upper"].map(number));
+        }
         if self.probabilities {
-            let name = |label: &String| Field::new(format!("p_{label}"), DataType::Float64, true);
-            fields.extend(self.model.info.labels().iter().map(name));
+            fields.extend(self.model.info.labels().iter().map(|l| number(&format!("p_{l}"))));
         }
         fields
     }
@@ -109,10 +140,11 @@ impl Predictor {
     }
 
     fn outputs(&self, columns: &[ArrayRef]) -> Result<Outputs> {
-        let encoded = self.model.info.encoder.encode::<f32>(columns)?;
+        let encoded = self.model.info.encoder.encode::<f32>(columns, None)?;
         if encoded.rows.rows() == 0 {
-            let values = Matrix::zeros(0, self.model.readout.width());
-            return Ok(Outputs { values, relative_error: None, kept: encoded.kept });
+            let values = Matrix::zeros(0, self.model.info.classes.len().max(1));
+            let kept = encoded.kept;
+            return Ok(Outputs { values, relative_error: None, deviation: None, kept });
         }
         self.model.predict(encoded)
     }
@@ -133,8 +165,25 @@ impl Predictor {
         let outputs = self.outputs(columns)?;
         let places = places(&outputs, count);
         let mut out = vec![self.prediction(&outputs, &places)?];
-        let error = |p: &Option<usize>| Some(outputs.relative_error.as_ref()?[(*p)?]);
-        out.push(Arc::new(places.iter().map(error).collect::<Float64Array>()));
+        let of = |values: &Option<Vec<f64>>| -> ArrayRef {
+            let value = |p: &Option<usize>| Some(values.as_ref()?[(*p)?]);
+            Arc::new(places.iter().map(value).collect::<Float64Array>())
+        };
+        match self.model.info.head {
+            HeadKind::Nw => out.push(of(&outputs.relative_error)),
+            HeadKind::Gp => out.push(of(&outputs.deviation)),
+            _ => {}
+        }
+        if let Some(percent) = self.interval {
+            for sign in [-1.0, 1.0] {
+                let ends = outputs.deviation.as_ref().map(|deviation| {
+                    let far = sign * judge::interval(percent);
+                    let end = |(i, d): (usize, &f64)| outputs.values[(i, 0)] + far * d;
+                    deviation.iter().enumerate().map(end).collect()
+                });
+                out.push(of(&ends));
+            }
+        }
         if self.probabilities {
             out.extend((0..outputs.values.columns()).map(|c| column(&outputs.values, c, &places)));
         }

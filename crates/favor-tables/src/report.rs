@@ -1,10 +1,12 @@
 //! Models and evaluations as text for a person.
 
-use crate::encode::{ColumnKind, Missing};
+use crate::choose::{Candidate, Choice};
+use crate::encode::{ColumnKind, FOLDS, Missing};
 use crate::evaluate::Evaluation;
-use crate::model::{Model, ModelInfo};
+use crate::judge::Judgement;
+use crate::model::{Drift, Estimator, Model, ModelInfo};
 use favor::FeatureSpec;
-use favor::learn::{Curve, Readout, Search, Task};
+use favor::learn::{Curve, DesignSpec, Scaling, Search, Task};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -19,24 +21,30 @@ impl Model {
         let of = info.target.as_ref().map_or(String::new(), |t| format!(" of '{}'", t.name));
         let _ = writeln!(
             out,
-            "{}{of} from {} columns, {} rows{}",
+            "{}{of} from {} columns, {} rows{}, {} head",
             info.task.name(),
             info.encoder.columns.len(),
             info.rows,
             match &info.weight {
                 Some(name) => format!(" of weight {} by '{name}'", figures(info.total_weight)),
                 None => String::new(),
-            }
+            },
+            info.head
         );
         let _ = writeln!(out, "\ncolumns");
+        let mut number = 0;
         for column in info.encoder.columns.iter().take(LISTED) {
-            let _ = writeln!(out, "  {}: {}", column.name, kind(&column.kind));
+            let mark = if column.marked { ", missing values marked" } else { "" };
+            let scaling = info.encoder.scalings()[number];
+            let _ = writeln!(out, "  {}: {}{mark}", column.name, kind(&column.kind, scaling));
+            number += column.width();
         }
         more(&mut out, info.encoder.columns.len());
         match info.encoder.missing {
             Missing::Error => {}
             Missing::Drop => out.push_str("  rows with missing values are left out\n"),
             Missing::Mean => out.push_str("  missing values are taken as the column's mean\n"),
+            Missing::Mark => {}
         }
         if !info.classes.is_empty() {
             let _ = writeln!(out, "\nclasses");
@@ -50,19 +58,37 @@ impl Model {
             let (mean, deviation) = (figures(scaling.centre), figures(scaling.scale));
             let _ = writeln!(out, "\ntarget: mean {mean}, standard deviation {deviation}");
         }
-        let spec = self.map.spec();
-        let _ = writeln!(
-            out,
-            "\n{} features of {}, dimension {}, seed {}",
-            spec.features,
-            spec.family.title(),
-            self.map.dim(),
-            spec.seed
-        );
-        match &info.curve {
-            Some(curve) => out.push_str(&curve_text(curve, info.bandwidth, info.task)),
-            None => {
-                let _ = writeln!(out, "bandwidth {} as given", figures(info.bandwidth));
+        let dimension = info.encoder.width();
+        match &self.estimator {
+            Estimator::Nw(nw) => {
+                let spec = nw.map.spec();
+                let (family, seed) = (spec.family.title(), spec.seed);
+                let _ = writeln!(
+                    out,
+                    "\n{} features of {family}, dimension {dimension}, seed {seed}",
+                    spec.features
+                );
+                match &info.curve {
+                    Some(curve) => out.push_str(&curve_text(curve, info.bandwidth, info.task)),
+                    None => {
+                        let _ = writeln!(out, "bandwidth {} as given", figures(info.bandwidth));
+                    }
+                }
+            }
+            Estimator::Linear(linear) => {
+                let spec = linear.design.spec();
+                let beside = if spec.linear { " beside the columns themselves" } else { "" };
+                let _ = writeln!(
+                    out,
+                    "\n{} {} features of the {} kernel of bandwidth {}{beside}, dimension {dimension}, \
+                     seed {}",
+                    linear.design.features(),
+                    spec.basis.name(),
+                    spec.shape.name(),
+                    figures(info.bandwidth),
+                    spec.seed
+                );
+                out.push_str(&linear_text(info));
             }
         }
         if let Ok(Some(error)) = self.typical_relative_error() {
@@ -79,7 +105,8 @@ impl Model {
     pub fn to_json(&self) -> String {
         to_json(&Summary {
             info: &self.info,
-            map: self.map.spec(),
+            map: self.map().map(|map| map.spec()),
+            design: self.design().map(|design| design.spec()),
             sample: self.sample_size(),
             relative_error: self.typical_relative_error().ok().flatten(),
         })
@@ -87,9 +114,144 @@ impl Model {
 
     /// How likely a class is held to be before a row is seen.
     fn prior(&self, class: usize) -> f64 {
-        let Readout::Classes { weights, factors } = &self.readout else { return 1.0 };
-        let share = |c: usize| weights[c] * factors[c];
-        share(class) / (0..weights.len()).map(share).sum::<f64>()
+        match &self.estimator {
+            Estimator::Nw(nw) => nw.prior(class),
+            Estimator::Linear(linear) => linear.prior(&self.info.classes, class),
+        }
+    }
+}
+
+/// What was tried, what the folds say, and what matters.
+fn linear_text(info: &ModelInfo) -> String {
+    let mut out = String::new();
+    if let Some(choice) = &info.choice {
+        out.push_str(&choice_text(choice));
+    }
+    let share = if info.task == Task::Classify { "R² of the indicators" } else { "R²" };
+    if let Some(report) = &info.report {
+        let _ = writeln!(
+            out,
+            "\npenalty {}, by {FOLDS} folds; {share} with the first features alone:",
+            figures(report.penalty)
+        );
+        for point in &report.curve {
+            let _ = writeln!(out, "  {:>6}  {:.4}", point.features, point.score);
+        }
+        if let Some(doubled) = report.doubled {
+            let _ = writeln!(out, "  twice as many would give about {doubled:.4}");
+        }
+    }
+    out.push_str(&importance_text(info));
+    if let Some(judgement) = info.judgement.as_ref().filter(|j| j.rows > 0) {
+        let _ = writeln!(
+            out,
+            "\non {} rows of the sample, each by a head that has not seen its fold:",
+            judgement.rows
+        );
+        out.push_str(&judgement.to_text());
+    }
+    out
+}
+
+/// The columns that matter most, with their shares.
+fn importance_text(info: &ModelInfo) -> String {
+    let mut shares: Vec<(f64, &str)> = vec![];
+    let mut start = 0;
+    for column in &info.encoder.columns {
+        let own = info.importances.get(start..start + column.width()).unwrap_or(&[]);
+        shares.push((own.iter().sum(), &column.name));
+        start += column.width();
+    }
+    if info.importances.is_empty() {
+        return String::new();
+    }
+    shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut out = "\nwhat matters, as shares of the squared slope:\n".to_owned();
+    for (share, name) in shares.iter().take(LISTED.min(8)) {
+        let _ = writeln!(out, "  {:>5.1} %  {name}", 100.0 * share);
+    }
+    out
+}
+
+/// The best bandwidth of each kind of features, the best kind first.
+fn choice_text(choice: &Choice) -> String {
+    let mut best: Vec<&Candidate> = vec![];
+    for candidate in &choice.candidates {
+        let kind = |c: &Candidate| (c.basis, c.shape, c.learned_metric);
+        let same = |c: &&mut &Candidate| kind(c) == kind(candidate);
+        match best.iter_mut().find(same) {
+            Some(own) if own.score < candidate.score => *own = candidate,
+            Some(_) => {}
+            None => best.push(candidate),
+        }
+    }
+    best.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let mut out = format!(
+        "the best of {} on a sample of {} rows, {} features each, by folds:\n",
+        choice.candidates.len(),
+        choice.rows,
+        choice.features
+    );
+    for (k, c) in best.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "  {:>9}  {:<9}  bandwidth {:>6}{}  R² {:.4}{}",
+            c.basis.name(),
+            c.shape.name(),
+            figures(c.bandwidth),
+            if c.learned_metric { ", learned metric" } else { "" },
+            c.score,
+            if k == 0 { " ←" } else { "" }
+        );
+    }
+    out
+}
+
+impl Judgement {
+    /// One line for each figure.
+    fn to_text(&self) -> String {
+        let mut out = String::new();
+        let mut line = |name: &str, value: Option<f64>| {
+            if let Some(value) = value {
+                let _ = writeln!(out, "  {name} {value:.4}");
+            }
+        };
+        line("accuracy", self.accuracy);
+        line("log-loss", self.log_loss);
+        line("Brier score", self.brier);
+        line("AUC", self.auc);
+        line("calibration error", self.calibration_error);
+        line("R²", self.r2);
+        if let Some(rmse) = self.rmse {
+            let _ = writeln!(out, "  root mean squared error {}", figures(rmse));
+        }
+        if !self.coverage.is_empty() {
+            let each = |(p, share): &(f64, f64)| format!("{p:.0} %: {:.1} %", 100.0 * share);
+            let all: Vec<String> = self.coverage.iter().map(each).collect();
+            let _ = writeln!(out, "  intervals cover {}", all.join(", "));
+        }
+        out
+    }
+}
+
+impl Drift {
+    /// What has moved, in some lines; nothing where nothing has.
+    pub fn to_text(&self) -> String {
+        if self.shifts.is_empty() {
+            return String::new();
+        }
+        let mut out = "the new rows differ from those before:\n".to_owned();
+        for shift in self.shifts.iter().take(5) {
+            let _ = writeln!(
+                out,
+                "  {}: mean {:+.2} standard deviations, spread × {:.2}",
+                shift.name, shift.shift, shift.spread
+            );
+        }
+        if self.shifts.len() > 5 {
+            let _ = writeln!(out, "  … and {} more", self.shifts.len() - 5);
+        }
+        out
     }
 }
 
@@ -97,7 +259,10 @@ impl Model {
 struct Summary<'a> {
     #[serde(flatten)]
     info: &'a ModelInfo,
-    map: &'a FeatureSpec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    map: Option<&'a FeatureSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    design: Option<&'a DesignSpec>,
     sample: usize,
     relative_error: Option<f64>,
 }
@@ -112,17 +277,33 @@ fn more(out: &mut String, count: usize) {
     }
 }
 
-fn kind(kind: &ColumnKind) -> String {
+fn kind(kind: &ColumnKind, scaling: Scaling) -> String {
+    let some = |texts: &[String]| {
+        let first: Vec<&str> = texts.iter().take(5).map(String::as_str).collect();
+        let rest = if texts.len() > 5 { ", …" } else { "" };
+        format!("{}{rest}", first.join(", "))
+    };
     match kind {
-        ColumnKind::Number { centre, scale } if (*centre, *scale) == (0.0, 1.0) => "number".into(),
-        ColumnKind::Number { centre, scale } => {
-            format!("number, mean {}, standard deviation {}", figures(*centre), figures(*scale))
+        ColumnKind::Number if scaling == Scaling::IDENTITY => "number".into(),
+        ColumnKind::Number => {
+            let (mean, deviation) = (figures(scaling.centre), figures(scaling.scale));
+            format!("number, mean {mean}, standard deviation {deviation}")
+        }
+        ColumnKind::Rank { knots } => {
+            let (low, high) = (knots.first().map(|k| k.0), knots.last().map(|k| k.0));
+            let (low, high) = (figures(low.unwrap_or(0.0)), figures(high.unwrap_or(0.0)));
+            format!("number by rank, heavy tails, {low} to {high} in the sample")
         }
         ColumnKind::Boolean => "true or false".into(),
         ColumnKind::Text { categories } => {
-            let some: Vec<&str> = categories.iter().take(5).map(String::as_str).collect();
-            let rest = if categories.len() > 5 { ", …" } else { "" };
-            format!("text of {} categories: {}{rest}", categories.len(), some.join(", "))
+            format!("text of {} categories: {}", categories.len(), some(categories))
+        }
+        ColumnKind::TargetMeans { values, .. } => {
+            format!("text of {} values as means of the target: {}", values.len(), some(values))
+        }
+        ColumnKind::Time { clock } => {
+            let day = if *clock { ", the week and the day" } else { " and the week" };
+            format!("time as trend and cycles of the year{day}")
         }
     }
 }
@@ -163,8 +344,8 @@ impl Evaluation {
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "{} {:.4} on {} rows", self.score_name, self.score, self.rows);
-        if let Some(rmse) = self.rmse {
-            let _ = writeln!(out, "root mean squared error {}", figures(rmse));
+        if let Some(judgement) = &self.judgement {
+            out.push_str(&judgement.to_text());
         }
         if self.left_out > 0 {
             let _ = writeln!(out, "{} rows with missing values left out", self.left_out);

@@ -23,6 +23,19 @@ pub enum Source {
     Sql(String),
 }
 
+impl Source {
+    /// One source per file, in order; a query is one.
+    pub async fn parts(&self, session: &SessionContext) -> Result<Vec<Self>> {
+        match self {
+            Self::Sql(_) => Ok(vec![self.clone()]),
+            Self::Files(paths) => {
+                let files = resolve(&bucket::expand(session, paths).await?)?;
+                Ok(files.into_iter().map(|file| Self::Files(vec![file])).collect())
+            }
+        }
+    }
+}
+
 /// A session of the query engine with this many workers, all cores by default.
 pub fn session(threads: Option<usize>) -> SessionContext {
     let mut config = SessionConfig::new();

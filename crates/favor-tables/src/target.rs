@@ -53,6 +53,17 @@ impl Target {
     }
 }
 
+/// Labels once each, in order: that of numbers for numbers, of the alphabet for texts.
+pub(crate) fn sort_labels(labels: &mut Vec<String>, target: Option<&Target>) {
+    let text = target.is_some_and(Target::is_text);
+    let number = |label: &String| label.parse::<f64>().ok().filter(|_| !text);
+    labels.sort_by(|a, b| match (number(a), number(b)) {
+        (Some(x), Some(y)) => x.total_cmp(&y),
+        _ => a.cmp(b),
+    });
+    labels.dedup();
+}
+
 /// A type as Arrow writes it.
 mod as_text {
     use datafusion::arrow::datatypes::DataType;

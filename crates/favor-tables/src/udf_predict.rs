@@ -1,22 +1,61 @@
-//! A model as a scalar function of the query engine: its prediction alone, or all columns of a
-//! prediction as a struct.
+//! A model as a scalar function of the query engine: its prediction alone, its probabilities or
+//! intervals, or all columns of a prediction as a struct.
 
 use crate::model::Model;
 use crate::predict::{PredictOptions, Predictor};
 use crate::wire::{self, Kind};
 use crate::{Error, Result};
 use datafusion::arrow::array::{ArrayRef, StructArray};
-use datafusion::arrow::datatypes::{DataType, Fields};
+use datafusion::arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::{Result as QueryResult, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+/// The percentage of the intervals that a function gives.
+const INTERVAL: f64 = 95.0;
+
+/// What a function gives of a prediction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Part {
+    /// The prediction.
+    Prediction,
+    /// A struct with the probability of each class, under its label.
+    Probabilities,
+    /// A struct with the ends of the interval.
+    Interval,
+}
+
+impl Part {
+    fn options(self) -> PredictOptions {
+        let options = PredictOptions::default();
+        match self {
+            Self::Prediction => options,
+            Self::Probabilities => options.probabilities(true),
+            Self::Interval => options.interval(INTERVAL),
+        }
+    }
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Prediction => "predict",
+            Self::Probabilities => "proba",
+            Self::Interval => "interval",
+        }
+    }
+}
+
 /// The scalar function `{prefix}_predict` of a model.
 pub fn predict_function(prefix: &str, model: &Model) -> Result<ScalarUDF> {
-    Ok(ScalarUDF::from(Predict::new(format!("{prefix}_predict"), model)?))
+    part_function(prefix, Part::Prediction, model)
+}
+
+/// The scalar function that gives a part of the predictions of a model.
+pub(crate) fn part_function(prefix: &str, part: Part, model: &Model) -> Result<ScalarUDF> {
+    Ok(ScalarUDF::from(Predict::new(format!("{prefix}_{}", part.suffix()), part, model)?))
 }
 
 /// The scalar function that gives all columns of the predictions, as a struct.
@@ -34,28 +73,56 @@ pub fn scalar_to_bytes(function: &ScalarUDF) -> Option<Vec<u8>> {
 /// The function that [`scalar_to_bytes`] was given, under this name.
 pub fn scalar_from_bytes(name: &str, bytes: &[u8]) -> Result<ScalarUDF> {
     if wire::kind_of(bytes) == Ok(Kind::PredictColumns) {
-        let (probabilities, model): (bool, Vec<u8>) = wire::read(Kind::PredictColumns, bytes)?;
-        let options = PredictOptions::default().probabilities(probabilities);
+        let (probabilities, interval, model): (bool, Option<f64>, Vec<u8>) =
+            wire::read(Kind::PredictColumns, bytes)?;
+        let options = PredictOptions { probabilities, interval, ..PredictOptions::default() };
         return predict_columns_function(&Model::from_bytes(&model)?, &options);
     }
-    let model: Vec<u8> = wire::read(Kind::Predict, bytes)?;
-    Ok(ScalarUDF::from(Predict::new(name.into(), &Model::from_bytes(&model)?)?))
+    let (part, model): (Part, Vec<u8>) = wire::read(Kind::Predict, bytes)?;
+    Ok(ScalarUDF::from(Predict::new(name.into(), part, &Model::from_bytes(&model)?)?))
 }
 
 #[derive(Debug)]
 struct Predict {
     name: String,
+    part: Part,
     predictor: Predictor,
     bytes: Vec<u8>,
     signature: Signature,
 }
 
 impl Predict {
-    fn new(name: String, model: &Model) -> Result<Self> {
-        let predictor = Predictor::new(model, &PredictOptions::default())?;
+    fn new(name: String, part: Part, model: &Model) -> Result<Self> {
+        let predictor = Predictor::new(model, &part.options())?;
         let signature = Signature::variadic_any(Volatility::Immutable);
-        let bytes = wire::write(Kind::Predict, &model.to_bytes()?)?;
-        Ok(Self { name, predictor, bytes, signature })
+        let bytes = wire::write(Kind::Predict, &(part, model.to_bytes()?))?;
+        Ok(Self { name, part, predictor, bytes, signature })
+    }
+
+    /// The fields of the struct, and where their columns are among all that are made; none where the
+    /// prediction alone is wanted.
+    fn fields(&self) -> Option<(Fields, Vec<usize>)> {
+        let all = self.predictor.fields();
+        let named = |name: &str| match self.part {
+            Part::Prediction => None,
+            Part::Probabilities => name.strip_prefix("p_").map(str::to_owned),
+            Part::Interval => ["lower", "upper"].contains(&name).then(|| name.to_owned()),
+        };
+        let of = |(k, field): (usize, &Field)| {
+            Some((Field::new(named(field.name())?, field.data_type().clone(), true), k))
+        };
+        let (fields, places): (Vec<Field>, Vec<usize>) =
+            all.iter().enumerate().filter_map(of).unzip();
+        (self.part != Part::Prediction).then(|| (fields.into(), places))
+    }
+
+    fn values(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        let Some((fields, places)) = self.fields() else {
+            return self.predictor.predict(columns);
+        };
+        let all = self.predictor.columns(columns, rows)?;
+        let chosen = places.into_iter().map(|k| all[k].clone()).collect();
+        Ok(Arc::new(StructArray::try_new_with_length(fields, chosen, None, rows)?))
     }
 }
 
@@ -89,13 +156,16 @@ impl ScalarUDFImpl for Predict {
             let reason = format!("{} was given {found} columns; it takes {wanted}", self.name);
             return Err(Error::query(reason).into());
         }
-        Ok(self.predictor.field().data_type().clone())
+        Ok(match self.fields() {
+            Some((fields, _)) => DataType::Struct(fields),
+            None => self.predictor.field().data_type().clone(),
+        })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> QueryResult<ColumnarValue> {
         let scalars = args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let rows = if scalars { 1 } else { args.number_rows };
-        let predictions = self.predictor.predict(&arrays(args.args, rows)?)?;
+        let predictions = self.values(&arrays(args.args, rows)?, rows)?;
         if scalars {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&predictions, 0)?));
         }
@@ -116,7 +186,8 @@ impl PredictColumns {
     pub(crate) const NAME: &str = "favor_predict_columns";
 
     pub(crate) fn new(predictor: Predictor) -> Result<Self> {
-        let contents = (predictor.gives_probabilities(), predictor.model().to_bytes()?);
+        let options = predictor.options();
+        let contents = (options.probabilities, options.interval, predictor.model().to_bytes()?);
         let bytes = wire::write(Kind::PredictColumns, &contents)?;
         let (fields, signature) =
             (predictor.fields().into(), Signature::variadic_any(Volatility::Immutable));

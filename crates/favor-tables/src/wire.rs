@@ -15,17 +15,21 @@ pub(crate) enum Kind {
     MomentsState = 2,
     SampleState = 3,
     SumsState = 4,
+    GramState = 5,
+    LogisticState = 6,
     Aggregate = 16,
     Predict = 17,
     PredictColumns = 18,
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::SurveyState,
         Self::MomentsState,
         Self::SampleState,
         Self::SumsState,
+        Self::GramState,
+        Self::LogisticState,
         Self::Aggregate,
         Self::Predict,
         Self::PredictColumns,
@@ -37,6 +41,8 @@ impl Kind {
             Self::MomentsState => "moments",
             Self::SampleState => "a sample of rows",
             Self::SumsState => "feature sums",
+            Self::GramState => "Gram sums",
+            Self::LogisticState => "a logistic gradient",
             Self::Aggregate => "an aggregate function",
             Self::Predict => "a predict function",
             Self::PredictColumns => "a function that predicts all columns",
@@ -87,7 +93,7 @@ mod tests {
         assert!(refused(Kind::SumsState, &bytes[..5]).contains("damaged"));
         let mut newer = bytes.clone();
         newer[0] += 1;
-        assert!(refused(Kind::SumsState, &newer).contains("this build reads version 2"));
+        assert!(refused(Kind::SumsState, &newer).contains("this build reads version 3"));
         newer = bytes;
         newer[1] = 99;
         assert!(refused(Kind::SumsState, &newer).contains("kind 99"));

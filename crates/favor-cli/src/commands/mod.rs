@@ -37,6 +37,8 @@ pub(crate) enum Command {
     #[cfg(feature = "nn")]
     Pretrain(nn::pretrain::Arguments),
     #[cfg(feature = "tables")]
+    Compare(tables::compare::Arguments),
+    #[cfg(feature = "tables")]
     Evaluate(tables::evaluate::Arguments),
     #[cfg(feature = "tables")]
     Fit(tables::fit::Arguments),
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Merge(tables::merge::Arguments),
     #[cfg(feature = "tables")]
     Predict(tables::predict::Arguments),
+    #[cfg(feature = "tables")]
+    Subtract(tables::subtract::Arguments),
     #[cfg(feature = "tables")]
     Update(tables::update::Arguments),
 }
@@ -70,6 +74,8 @@ impl Command {
             #[cfg(feature = "nn")]
             Self::Pretrain(arguments) => arguments.run(),
             #[cfg(feature = "tables")]
+            Self::Compare(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
             Self::Evaluate(arguments) => arguments.run(),
             #[cfg(feature = "tables")]
             Self::Fit(arguments) => arguments.run(),
@@ -79,6 +85,8 @@ impl Command {
             Self::Merge(arguments) => arguments.run(),
             #[cfg(feature = "tables")]
             Self::Predict(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
+            Self::Subtract(arguments) => arguments.run(),
             #[cfg(feature = "tables")]
             Self::Update(arguments) => arguments.run(),
         }

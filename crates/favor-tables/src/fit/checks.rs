@@ -2,18 +2,18 @@
 
 use super::FitRequest;
 use crate::encode::{Column, ColumnKind, Encoder, Missing, is_text};
-use crate::model::ModelInfo;
+use crate::head::HeadKind;
 use crate::report::figures;
 use crate::source::Table;
-use crate::states::Sample;
+use crate::target::Target;
 use crate::{Error, Remedy, Result, Setting};
 use datafusion::arrow::datatypes::DataType;
 use favor::Moments;
-use favor::learn::{Scaling, Task};
+use favor::learn::{Bandwidth, KernelShape, Scaling, Search, Task};
 use std::collections::HashSet;
 
 /// The most labels of a target.
-const MOST_CLASSES: usize = 1000;
+pub(super) const MOST_CLASSES: usize = 1000;
 
 /// The task that was asked for, or the one that the target's type speaks for.
 pub(super) fn task(table: &Table, request: &FitRequest) -> Result<Task> {
@@ -39,6 +39,39 @@ pub(super) fn task(table: &Table, request: &FitRequest) -> Result<Task> {
         }
         (None, _) => Ok(Task::Classify),
     }
+}
+
+/// The head that was asked for, or the usual one.
+pub(super) fn head(request: &FitRequest, task: Task) -> Result<HeadKind> {
+    let head = request.head.unwrap_or(HeadKind::usual(task));
+    if !head.does(task) {
+        let can: Vec<&str> =
+            HeadKind::ALL.into_iter().filter(|h| h.does(task)).map(HeadKind::name).collect();
+        let reason = format!("{head} does no {}; give {}", task.name(), can.join(" or "));
+        return Err(Error::request(Setting::Head, reason));
+    }
+    let plain = request.kernel.is_none_or(|k| k == KernelShape::Gaussian);
+    if head == HeadKind::Nw && !(plain && !request.learned_metric) {
+        let reason = "nw has the Gaussian kernel with one bandwidth; give another head";
+        return Err(Error::request(Setting::Head, reason));
+    }
+    if head != HeadKind::Nw
+        && matches!(request.bandwidth, Bandwidth::Auto(Search::CrossValidation { .. }))
+    {
+        let reason =
+            "only nw is cross-validated in parts of your choice; other heads have four folds";
+        return Err(Error::request(Setting::Folds, reason));
+    }
+    Ok(head)
+}
+
+/// That there is something to choose between.
+pub(super) fn labels(labels: &[String], target: Option<&Target>) -> Result<()> {
+    if let ([one], Some(target)) = (labels, target) {
+        let reason = format!("is the target and has one label, '{one}'; two are needed");
+        return Err(Error::column(&target.name, reason));
+    }
+    Ok(())
 }
 
 /// The columns to predict from.
@@ -80,13 +113,8 @@ pub(super) fn no_rows(missing: Missing) -> Error {
     Error::request(Setting::Data, format!("the table has no rows{why}"))
 }
 
-/// That there are rows, that every column says something, and that there are not too many labels.
-pub(super) fn contents(
-    encoder: &Encoder,
-    moments: &Moments,
-    sample: &Sample,
-    label: Option<&str>,
-) -> Result<()> {
+/// That there are rows and that every column says something.
+pub(super) fn contents(encoder: &Encoder, moments: &Moments) -> Result<()> {
     if moments.count() == 0 {
         return Err(no_rows(encoder.missing));
     }
@@ -94,25 +122,19 @@ pub(super) fn contents(
     let mut l = 0;
     for column in &encoder.columns {
         let mean = moments.mean().get(l).copied().unwrap_or(0.0);
+        let constant = |n: usize| is_constant(moments.mean()[n], covariance[(n, n)]);
         let value = match &column.kind {
-            ColumnKind::Text { categories } if categories.len() < 2 => {
+            ColumnKind::Text { categories } if categories.len() < 2 && !column.marked => {
                 Some(categories.first().map_or("null".into(), |c| format!("'{c}'")))
             }
             ColumnKind::Text { .. } => None,
-            _ => is_constant(mean, covariance[(l, l)]).then(|| figures(mean)),
+            _ => (l..l + column.width()).all(constant).then(|| figures(mean)),
         };
         if let Some(value) = value {
             let reason = format!("is constant ({value})");
             return Err(Error::mendable(&column.name, reason, Remedy::Ignore));
         }
         l += column.width();
-    }
-    if let Some(target) = label {
-        let labels: HashSet<&String> = sample.items.keys().map(|(_, label)| label).collect();
-        if labels.len() > MOST_CLASSES {
-            let reason = format!("is the target and has more than {MOST_CLASSES} different labels");
-            return Err(Error::mendable(target, reason, Remedy::Regress));
-        }
     }
     Ok(())
 }
@@ -130,13 +152,4 @@ pub(super) fn target_scaling(moments: &Moments, target: &str) -> Result<Scaling>
 /// Of a constant column rounding may leave a little.
 fn is_constant(mean: f64, variance: f64) -> bool {
     variance.sqrt() <= 1e-13 * mean.abs()
-}
-
-/// That there is something to choose between.
-pub(super) fn classes(info: &ModelInfo) -> Result<()> {
-    if let (Task::Classify, Some(target), [one]) = (info.task, &info.target, &info.classes[..]) {
-        let reason = format!("is the target and has one label, '{}'; two are needed", one.label);
-        return Err(Error::column(&target.name, reason));
-    }
-    info.prior.check(&info.labels())
 }

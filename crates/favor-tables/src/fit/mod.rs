@@ -1,71 +1,76 @@
-//! Fitting: a survey where texts or means need one, then two passes, moments and sums, with the
-//! choice of the bandwidth on a sample in between.
+//! Fitting: a survey of the columns, then two passes, moments and sums, with the choice of the features
+//! on a sample in between; logistic heads need some passes more.
 
 mod checks;
 mod passes;
 mod request;
+mod survey;
 
 pub use request::FitRequest;
 
 use crate::bandwidth::{SampleReader, kernel, search};
-use crate::encode::Encoder;
-use crate::model::{Model, ModelInfo};
+use crate::choose::{Choice, Trials};
+use crate::encode::{Encoder, Missing, NumberEncoding};
+use crate::head::HeadKind;
+use crate::model::{Drift, Estimator, Linear, LinearParts, Model, ModelInfo, Nw};
 use crate::progress::Progress;
 use crate::source::Table;
-use crate::states::Sample;
-use crate::target::Target;
+use crate::states::{GramTarget, Sample};
+use crate::target::{Target, sort_labels};
 use crate::{Error, Result, Setting};
-use favor::learn::{Bandwidth, Task};
-use favor::{FeatureMap, FeatureSpec, Moments};
+use favor::learn::{Bandwidth, Basis, Design, DesignSpec, LogisticFit, Task};
+use favor::{Family, FeatureMap, FeatureSpec, Moments};
 use passes::Passes;
 use std::sync::Arc;
 
 /// Fits a model to a table.
 pub async fn fit(table: &Table, request: &FitRequest, progress: &Arc<Progress>) -> Result<Model> {
     let task = checks::task(table, request)?;
+    let head = checks::head(request, task)?;
     let columns = checks::columns(table, request, task)?;
     let target = match request.target.as_ref().filter(|_| task != Task::Density) {
         Some(name) => Some(Target::new(name, &table.data_type(name)?)),
         None => None,
     };
-    let (weight, missing) = (request.weight.as_deref(), request.missing);
+    let usual = if task == Task::Density { Missing::Error } else { Missing::Mark };
+    let missing = request.missing.unwrap_or(usual);
+    let weight = request.weight.as_deref();
     let passes = Passes::new(table, task, target.as_ref(), weight, missing, progress)?;
-    let encoder = Encoder { columns, fill: vec![], missing };
-    let encoder = passes.survey(encoder, request.categories).await?;
+    let labels = match task {
+        Task::Classify => passes.labels().await?,
+        _ => vec![],
+    };
+    checks::labels(&labels, target.as_ref())?;
+    let encoder = Encoder::new(columns, missing);
+    let encoder = passes.survey(encoder, request, &labels).await?;
     let sample_limit = request.sample.max(2);
+    // Landmarks come from the sample.
+    let sample_limit =
+        if head == HeadKind::Nw { sample_limit } else { sample_limit.max(request.features) };
     let (raw, sample) = passes.moments(&encoder, sample_limit, request.seed).await?;
-    let label = target.as_ref().filter(|_| task == Task::Classify).map(|t| t.name.as_str());
-    checks::contents(&encoder, &raw.vectors, &sample, label)?;
+    checks::contents(&encoder, &raw.vectors)?;
     let target_scaling = match (task, &target) {
         (Task::Regress, Some(target)) => Some(checks::target_scaling(&raw.target, &target.name)?),
         _ => None,
     };
 
-    let encoder = if request.standardise { encoder.standardised(&raw.vectors) } else { encoder };
+    let numbers = request.numbers != NumberEncoding::Raw;
+    let encoder = encoder.standardised(&raw.vectors, numbers);
     let (centres, scales) = encoder.centres_and_scales();
     let moments = raw.vectors.standardised(&centres, &scales)?;
-    let spec = FeatureSpec::new(request.family, request.features)
-        .coupling(request.coupling)
-        .seed(request.seed);
-    let (bandwidth, curve) = match request.bandwidth {
-        Bandwidth::Fixed(bandwidth) => (bandwidth, None),
-        Bandwidth::Auto(how) => {
-            progress.begin("bandwidth", None);
-            let prior = &request.prior;
-            let reader = SampleReader { task, encoder: &encoder, prior, target_scaling };
-            let curve = search(&reader, spec, &moments, &sample, how)?;
-            (curve.best().map_or(1.0, |t| t.bandwidth), Some(curve))
-        }
-    };
-    let map = spec.kernel(kernel(bandwidth)?).fit(&moments, &moments)?;
-    let info = ModelInfo {
+    let mut info = ModelInfo {
         task,
+        head,
         target: target.clone(),
         target_scaling,
         weight: request.weight.clone(),
         encoder,
-        bandwidth,
-        curve,
+        bandwidth: 1.0,
+        curve: None,
+        choice: None,
+        report: None,
+        judgement: None,
+        importances: vec![],
         classes: vec![],
         prior: request.prior.clone(),
         rows: 0,
@@ -73,36 +78,122 @@ pub async fn fit(table: &Table, request: &FitRequest, progress: &Arc<Progress>) 
         sample_limit,
         sample_seed: request.seed,
     };
-    let model = summed(&passes, info, map, moments, sample).await?;
-    checks::classes(&model.info)?;
+    let model = if head == HeadKind::Nw {
+        let map = nw_map(request, &mut info, &moments, &sample, progress)?;
+        nw(&passes, info, map, moments, sample).await?
+    } else {
+        progress.begin("choice", None);
+        let design = design(request, &mut info, &labels, &moments, &sample)?;
+        linear(&passes, info, design, labels, moments, sample).await?
+    };
+    model.info.prior.check(&model.info.labels())?;
     Ok(model)
+}
+
+/// The features of a Nadaraya–Watson model.
+fn nw_map(
+    request: &FitRequest,
+    info: &mut ModelInfo,
+    moments: &Moments,
+    sample: &Sample,
+    progress: &Progress,
+) -> Result<FeatureMap> {
+    let family = match request.basis {
+        None => Family::Balanced,
+        Some(Basis::Random(family)) => family,
+        Some(Basis::Nystrom) => {
+            let reason = "nystrom features are for the other heads; give a family of random ones";
+            return Err(Error::request(Setting::Family, reason));
+        }
+    };
+    let spec =
+        FeatureSpec::new(family, request.features).coupling(request.coupling).seed(request.seed);
+    (info.bandwidth, info.curve) = match request.bandwidth {
+        Bandwidth::Fixed(bandwidth) => (bandwidth, None),
+        Bandwidth::Auto(how) => {
+            progress.begin("bandwidth", None);
+            let curve = search(&SampleReader::from(&*info), spec, moments, sample, how)?;
+            (curve.best().map_or(1.0, |t| t.bandwidth), Some(curve))
+        }
+    };
+    Ok(spec.kernel(kernel(info.bandwidth)?).fit(moments, moments)?)
+}
+
+/// The features of any other head: what is not given is chosen on the sample.
+fn design(
+    request: &FitRequest,
+    info: &mut ModelInfo,
+    labels: &[String],
+    moments: &Moments,
+    sample: &Sample,
+) -> Result<Design> {
+    let trials = Trials::new(info, labels, moments, sample)?;
+    let spec = DesignSpec::new(request.features)
+        .coupling(request.coupling)
+        .seed(request.seed)
+        .standardise(false)
+        .linear(request.linear);
+    let given = match request.bandwidth {
+        Bandwidth::Fixed(bandwidth) => Some(bandwidth),
+        Bandwidth::Auto(_) => None,
+    };
+    let (mut spec, mut choice): (DesignSpec, Choice) =
+        trials.choose(&spec, request.basis, request.kernel, given)?;
+    info.bandwidth = given.or(choice.best().map(|c| c.bandwidth)).unwrap_or(1.0);
+    if request.learned_metric {
+        spec = trials.learn_metric(spec, &mut choice)?;
+    }
+    info.choice = (!choice.candidates.is_empty()).then_some(choice);
+    Ok(spec.fit(moments, trials.rows.view())?)
 }
 
 /// Fits a model to a table with the encoders and the map of another, so that the two can be merged.
 pub async fn fit_like(table: &Table, like: &Model, progress: &Arc<Progress>) -> Result<Model> {
-    let info = like.info.clone();
+    let mut info = like.info.clone();
+    info.classes.clear();
     let ModelInfo { task, target, weight, encoder, .. } = &like.info;
     let (weight, missing) = (weight.as_deref(), encoder.missing);
     let passes = Passes::new(table, *task, target.as_ref(), weight, missing, progress)?;
     for column in &encoder.columns {
         table.data_type(&column.name)?;
     }
-    let (raw, sample) = passes.moments(&encoder.raw(), info.sample_limit, info.sample_seed).await?;
+    let (raw, sample) =
+        passes.moments(&encoder.unscaled(), info.sample_limit, info.sample_seed).await?;
     if raw.vectors.count() == 0 {
         return Err(checks::no_rows(missing));
     }
     let (centres, scales) = encoder.centres_and_scales();
     let moments = raw.vectors.standardised(&centres, &scales)?;
-    summed(&passes, info, like.map.clone(), moments, sample).await
+    match &like.estimator {
+        Estimator::Nw(own) => nw(&passes, info, own.map.clone(), moments, sample).await,
+        Estimator::Linear(own) => {
+            let mut labels = like.info.labels();
+            if *task == Task::Classify {
+                labels.extend(passes.labels().await?);
+                sort_labels(&mut labels, target.as_ref());
+            }
+            linear(&passes, info, own.design.clone(), labels, moments, sample).await
+        }
+    }
 }
 
-/// The model of the rows that a model has seen and of those of a table.
-pub async fn update(table: &Table, model: &Model, progress: &Arc<Progress>) -> Result<Model> {
-    model.merge(&fit_like(table, model, progress).await?)
+/// The model of the rows that a model has seen and of those of a table, and how these differ.
+pub async fn update(
+    table: &Table,
+    model: &Model,
+    progress: &Arc<Progress>,
+) -> Result<(Model, Drift)> {
+    let newer = fit_like(table, model, progress).await?;
+    Ok((model.merge(&newer)?, model.drift(&newer)))
 }
 
-/// The model of a table whose features are still to be summed.
-async fn summed(
+/// The model of the rows that a model has seen without those of a table.
+pub async fn subtract(table: &Table, model: &Model, progress: &Arc<Progress>) -> Result<Model> {
+    model.subtract(&fit_like(table, model, progress).await?)
+}
+
+/// The Nadaraya–Watson model of a table whose features are still to be summed.
+async fn nw(
     passes: &Passes<'_>,
     mut info: ModelInfo,
     map: FeatureMap,
@@ -110,8 +201,44 @@ async fn summed(
     sample: Sample,
 ) -> Result<Model> {
     let sums = passes.sums(&mut info, &map, moments.count()).await?;
+    weighty(&info)?;
+    let estimator = Nw::new(&info, map, &moments, sums)?;
+    Model::new(info, moments, sample, Estimator::Nw(Box::new(estimator)))
+}
+
+/// The model of a table, for any other head.
+async fn linear(
+    passes: &Passes<'_>,
+    mut info: ModelInfo,
+    design: Design,
+    labels: Vec<String>,
+    moments: Moments,
+    sample: Sample,
+) -> Result<Model> {
+    let target = match info.target_scaling {
+        Some(scaling) => GramTarget::Number(scaling),
+        None => GramTarget::Labels(labels.clone()),
+    };
+    let (sums, classes) = passes.gram(&mut info, &design, target, moments.count()).await?;
+    weighty(&info)?;
+    let head = info.head;
+    let mut solved = LinearParts { design, sums, classes }.solved(&mut info, &moments, &sample)?;
+    if head == HeadKind::Logistic {
+        let mut fit = LogisticFit::new(&solved.sums, &Default::default())?;
+        loop {
+            let pass = passes.logistic(&info, &solved.design, fit.pass(), &labels).await?;
+            if fit.step(&pass)? {
+                break;
+            }
+        }
+        solved = Linear::new(&info, solved.design, solved.sums, fit.head()?)?;
+    }
+    Model::new(info, moments, sample, Estimator::Linear(Box::new(solved)))
+}
+
+fn weighty(info: &ModelInfo) -> Result<()> {
     if info.total_weight <= 0.0 {
         return Err(Error::request(Setting::Weight, "all weights are zero"));
     }
-    Model::new(info, map, moments, sums, sample)
+    Ok(())
 }

@@ -1,20 +1,22 @@
 //! Passes over a table: queries with one aggregate or a few, and what they find.
 
-use super::checks::no_rows;
+use super::checks::{MOST_CLASSES, no_rows};
+use super::{FitRequest, survey};
 use crate::aggregate::{Aggregate, Job};
-use crate::encode::{ColumnKind, Encoder, Missing, to_texts};
-use crate::model::{Class, ModelInfo, class_part, combine};
+use crate::encode::{Encoder, Missing, to_texts};
+use crate::model::{Class, ModelInfo, Part, combine};
 use crate::progress::Progress;
 use crate::source::Table;
 use crate::states::{
-    Arguments, MomentsJob, MomentsState, Sample, SampleJob, State, SumsJob, SumsState, Survey,
-    SurveyColumn, SurveyJob, missing_target,
+    Arguments, GramJob, GramState, GramTarget, LogisticJob, LogisticState, MomentsJob,
+    MomentsState, Sample, SampleJob, State, SumsJob, SumsState, Survey, SurveyJob, SurveyTarget,
+    missing_target,
 };
-use crate::target::Target;
-use crate::{Error, Result, query};
+use crate::target::{Target, sort_labels};
+use crate::{Error, Remedy, Result, query};
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::logical_expr::{AggregateUDF, Expr, ident};
-use favor::learn::Task;
+use favor::learn::{Design, GramSums, LogisticPass, Task};
 use favor::{FeatureMap, KeySums};
 use std::sync::Arc;
 
@@ -64,8 +66,11 @@ impl<'a> Passes<'a> {
         let mut inputs: Vec<Expr> = encoder.columns.iter().map(|c| ident(&c.name)).collect();
         inputs.extend(self.target.iter().filter(|_| job.takes_target()).map(|t| t.1.clone()));
         inputs.extend(self.weight.map(ident));
-        let arguments =
-            Arguments { encoder: encoder.clone(), weight: self.weight.map(str::to_owned) };
+        let arguments = Arguments {
+            encoder: encoder.clone(),
+            fitted: true,
+            weight: self.weight.map(str::to_owned),
+        };
         let mut aggregate = Aggregate::new(arguments, job)?;
         if told {
             aggregate = aggregate.telling(self.progress);
@@ -84,31 +89,50 @@ impl<'a> Passes<'a> {
         Ok((0..count).map(|c| found.column(c).as_binary::<i32>().value(0).to_vec()).collect())
     }
 
-    /// The encoder with the categories and means of the table, where there are texts or means are
-    /// wanted.
-    pub(super) async fn survey(&self, mut encoder: Encoder, categories: usize) -> Result<Encoder> {
-        let texts = encoder.columns.iter().any(|c| matches!(c.kind, ColumnKind::Text { .. }));
-        if !texts && encoder.missing != Missing::Mean {
-            encoder.fill = vec![0.0; encoder.columns.len()];
+    /// The labels of the target, in order.
+    pub(super) async fn labels(&self) -> Result<Vec<String>> {
+        let Some((target, expression)) = &self.target else { return Ok(vec![]) };
+        self.progress.begin("labels", None);
+        let frame = self.table.frame.clone().select(vec![expression.clone()]);
+        let frame = frame.and_then(|f| f.distinct()?.limit(0, Some(MOST_CLASSES + 1)));
+        let batches = query::collect(frame.map_err(|e| self.table.explain(e))?).await;
+        let mut labels = vec![];
+        for batch in batches.map_err(|e| self.table.explain(e))? {
+            for label in to_texts(batch.column(0))?.iter() {
+                let label = label.ok_or_else(|| missing_target(&target.name, "null"))?;
+                labels.push(label.to_owned());
+            }
+        }
+        if labels.len() > MOST_CLASSES {
+            let reason = format!("is the target and has more than {MOST_CLASSES} different labels");
+            return Err(Error::mendable(&target.name, reason, Remedy::Regress));
+        }
+        sort_labels(&mut labels, Some(target));
+        Ok(labels)
+    }
+
+    /// The encoder with all that must be known of the table: values of texts, means for what is
+    /// missing, ranks of numbers.
+    pub(super) async fn survey(
+        &self,
+        encoder: Encoder,
+        request: &FitRequest,
+        labels: &[String],
+    ) -> Result<Encoder> {
+        if !survey::is_needed(&encoder, request) {
             return Ok(encoder);
         }
         self.progress.begin("survey", None);
-        let call = self.call(&encoder, Job::Survey(SurveyJob { categories }), true)?;
-        let survey = Survey::from_bytes(&self.aggregate(vec![call]).await?[0])?;
-        for (column, found) in encoder.columns.iter_mut().zip(survey.columns) {
-            match (&mut column.kind, found) {
-                (ColumnKind::Text { categories }, SurveyColumn::Text(weights)) => {
-                    let total: f64 = weights.values().sum();
-                    encoder.fill.extend(weights.values().map(|w| w / total));
-                    *categories = weights.into_keys().collect();
-                }
-                (_, SurveyColumn::Number { sum, weight }) => {
-                    encoder.fill.push(if weight > 0.0 { sum / weight } else { 0.0 });
-                }
-                _ => return Err(Error::query("a survey of another table")),
-            }
-        }
-        Ok(encoder)
+        let target = match (self.task, &self.target) {
+            (Task::Classify, _) => Some(SurveyTarget::Labels(labels.to_vec())),
+            (Task::Regress, Some((target, _))) => Some(SurveyTarget::Number(target.name.clone())),
+            _ => None,
+        };
+        let targets = target.as_ref().map(SurveyTarget::width);
+        let job = SurveyJob { values: survey::MOST_VALUES, target };
+        let call = self.call(&encoder, Job::Survey(job), true)?;
+        let found = Survey::from_bytes(&self.aggregate(vec![call]).await?[0])?;
+        survey::finish(encoder, found, request, targets)
     }
 
     /// The moments of the vectors and a sample of them.
@@ -143,9 +167,9 @@ impl<'a> Passes<'a> {
         let call = self.call(&info.encoder, job, true)?;
         if let (Task::Classify, Some((target, expression))) = (self.task, &self.target) {
             let parts = self.class_sums(target, expression.clone(), call).await?;
-            info.rows = parts.iter().map(|p| p.0.rows).sum();
-            info.total_weight = parts.iter().map(|p| p.0.weight).sum();
             let (classes, sums) = combine(parts, Some(target), map)?;
+            info.rows = classes.iter().map(|c| c.rows).sum();
+            info.total_weight = classes.iter().map(|c| c.weight).sum();
             info.classes = classes;
             return Ok(sums);
         }
@@ -155,12 +179,7 @@ impl<'a> Passes<'a> {
     }
 
     /// The sums of each class: one group of rows per label.
-    async fn class_sums(
-        &self,
-        target: &Target,
-        label: Expr,
-        call: Expr,
-    ) -> Result<Vec<(Class, KeySums)>> {
+    async fn class_sums(&self, target: &Target, label: Expr, call: Expr) -> Result<Vec<Part>> {
         let frame = self.table.frame.clone().aggregate(vec![label], vec![call]);
         let batches = query::collect(frame.map_err(|e| self.table.explain(e))?).await;
         let mut parts = vec![];
@@ -172,9 +191,48 @@ impl<'a> Passes<'a> {
                     return Err(missing_target(&target.name, "null"));
                 }
                 let state = SumsState::from_bytes(states.value(i))?;
-                parts.extend(class_part(labels.value(i).to_owned(), state));
+                parts.extend(Part::new(labels.value(i).to_owned(), state));
             }
         }
         Ok(parts)
+    }
+
+    /// The Gram sums of the features, and the classes. Rows and their weight go into what is known of
+    /// the model.
+    pub(super) async fn gram(
+        &self,
+        info: &mut ModelInfo,
+        design: &Design,
+        target: GramTarget,
+        rows: u64,
+    ) -> Result<(GramSums, Vec<Class>)> {
+        self.progress.begin("sums", Some(rows));
+        let labels = match &target {
+            GramTarget::Labels(labels) => labels.clone(),
+            GramTarget::Number(_) => vec![],
+        };
+        let name = self.target.as_ref().map_or(String::new(), |(t, _)| t.name.clone());
+        let job = Job::Gram(GramJob { design: design.clone(), name, target });
+        let call = self.call(&info.encoder, job, true)?;
+        let found = GramState::from_bytes(&self.aggregate(vec![call]).await?[0])?;
+        let sums = found.sums.ok_or_else(|| no_rows(info.encoder.missing))?;
+        (info.rows, info.total_weight) = (sums.rows(), sums.weight());
+        let class = |(label, (rows, weight))| Class { label, rows, weight };
+        Ok((sums, labels.into_iter().zip(found.classes).map(class).collect()))
+    }
+
+    /// One pass of a logistic head.
+    pub(super) async fn logistic(
+        &self,
+        info: &ModelInfo,
+        design: &Design,
+        pass: LogisticPass,
+        labels: &[String],
+    ) -> Result<LogisticPass> {
+        self.progress.begin("logistic", Some(info.rows));
+        let name = self.target.as_ref().map_or(String::new(), |(t, _)| t.name.clone());
+        let job = LogisticJob { design: design.clone(), pass, name, labels: labels.to_vec() };
+        let call = self.call(&info.encoder, Job::Logistic(job), true)?;
+        Ok(LogisticState::from_bytes(&self.aggregate(vec![call]).await?[0])?.pass)
     }
 }

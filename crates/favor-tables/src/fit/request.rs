@@ -1,8 +1,9 @@
 //! What to fit, and how.
 
-use crate::encode::Missing;
+use crate::encode::{Missing, NumberEncoding};
+use crate::head::HeadKind;
 use crate::prior::Prior;
-use favor::learn::{Bandwidth, Task};
+use favor::learn::{Bandwidth, Basis, KernelShape, Task};
 use favor::{Coupling, Family};
 
 /// What to fit, and how.
@@ -25,8 +26,16 @@ pub struct FitRequest {
     pub columns: Option<Vec<String>>,
     /// Columns to leave out.
     pub ignore: Vec<String>,
-    /// The family of the features.
-    pub family: Family,
+    /// What turns features into predictions: ridge when `None`, Nadaraya–Watson for a density.
+    pub head: Option<HeadKind>,
+    /// Where the features come from; chosen by the folds when `None`, balanced for Nadaraya–Watson.
+    pub basis: Option<Basis>,
+    /// Which kernel they stand for; chosen by the folds when `None`. Nadaraya–Watson has the Gaussian.
+    pub kernel: Option<KernelShape>,
+    /// Whether the vectors themselves stand beside the features, as a linear part.
+    pub linear: bool,
+    /// Whether each number of the vectors gets a bandwidth of its own, where the folds approve.
+    pub learned_metric: bool,
     /// Their number.
     pub features: usize,
     /// How the draws depend on one another.
@@ -35,12 +44,12 @@ pub struct FitRequest {
     pub seed: u64,
     /// The bandwidth of the kernel.
     pub bandwidth: Bandwidth,
-    /// What to do with missing values.
-    pub missing: Missing,
-    /// The most categories of a text column.
+    /// What to do with missing values; marked when `None`, refused for a density.
+    pub missing: Option<Missing>,
+    /// The most categories of a text column; one with more becomes means of the target.
     pub categories: usize,
-    /// Whether numbers are brought to mean 0 and variance 1.
-    pub standardise: bool,
+    /// How numbers are encoded.
+    pub numbers: NumberEncoding,
     /// How likely the classes are held to be.
     pub prior: Prior,
     /// The most rows of the sample that a bandwidth is chosen on and that the model keeps.
@@ -48,7 +57,8 @@ pub struct FitRequest {
 }
 
 impl Default for FitRequest {
-    /// 256 balanced features, the bandwidth by validation; neither task nor target.
+    /// 256 features of the family, kernel and bandwidth that suit a sample best; neither task nor
+    /// target.
     fn default() -> Self {
         Self {
             task: None,
@@ -56,14 +66,18 @@ impl Default for FitRequest {
             weight: None,
             columns: None,
             ignore: vec![],
-            family: Family::Balanced,
+            head: None,
+            basis: None,
+            kernel: None,
+            linear: true,
+            learned_metric: false,
             features: 256,
             coupling: Coupling::default(),
             seed: 0,
             bandwidth: Bandwidth::default(),
-            missing: Missing::Error,
+            missing: None,
             categories: 64,
-            standardise: true,
+            numbers: NumberEncoding::default(),
             prior: Prior::Data,
             sample: 4096,
         }
@@ -110,9 +124,34 @@ impl FitRequest {
         Self { ignore: owned(columns), ..self }
     }
 
+    /// What turns features into predictions.
+    pub fn head(self, head: HeadKind) -> Self {
+        Self { head: Some(head), ..self }
+    }
+
     /// The family of the features.
     pub fn family(self, family: Family) -> Self {
-        Self { family, ..self }
+        self.basis(Basis::Random(family))
+    }
+
+    /// Where the features come from.
+    pub fn basis(self, basis: Basis) -> Self {
+        Self { basis: Some(basis), ..self }
+    }
+
+    /// Which kernel they stand for.
+    pub fn kernel(self, kernel: KernelShape) -> Self {
+        Self { kernel: Some(kernel), ..self }
+    }
+
+    /// Whether the vectors themselves stand beside the features, as a linear part.
+    pub fn linear(self, linear: bool) -> Self {
+        Self { linear, ..self }
+    }
+
+    /// Whether each number of the vectors gets a bandwidth of its own, where the folds approve.
+    pub fn learned_metric(self, learned_metric: bool) -> Self {
+        Self { learned_metric, ..self }
     }
 
     /// The number of features.
@@ -137,17 +176,17 @@ impl FitRequest {
 
     /// What to do with missing values.
     pub fn missing(self, missing: Missing) -> Self {
-        Self { missing, ..self }
+        Self { missing: Some(missing), ..self }
     }
 
-    /// The most categories of a text column.
+    /// The most categories of a text column; one with more becomes means of the target.
     pub fn categories(self, categories: usize) -> Self {
         Self { categories, ..self }
     }
 
-    /// Whether numbers are brought to mean 0 and variance 1.
-    pub fn standardise(self, standardise: bool) -> Self {
-        Self { standardise, ..self }
+    /// How numbers are encoded.
+    pub fn numbers(self, numbers: NumberEncoding) -> Self {
+        Self { numbers, ..self }
     }
 
     /// How likely the classes are held to be.

@@ -1,16 +1,20 @@
 //! The arguments of an aggregate function: columns, then the target, then the weight.
 
-use crate::encode::{Encoded, Encoder, Missing, to_numbers};
+use crate::encode::{Encoded, Encoder, Missing, each_text, folds, row_hashes, to_numbers};
 use crate::{Error, Remedy, Result};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array};
-use datafusion::arrow::datatypes::Float64Type;
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
 use favor::{Float, Matrix};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// How the arguments of an aggregate become vectors and weights.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Arguments {
     pub(crate) encoder: Encoder,
+    /// Whether the rows are those that a model is fitted to, which are encoded by their fold.
+    pub(crate) fitted: bool,
     /// The name of the column of weights.
     pub(crate) weight: Option<String>,
 }
@@ -50,7 +54,9 @@ impl Arguments {
         batch: &Batch<'_>,
         target: Option<&str>,
     ) -> Result<Encoded<T>> {
-        let encoded = self.encoder.encode(batch.columns)?;
+        let by_fold = self.fitted && self.encoder.knows_folds();
+        let folds = by_fold.then(|| self.folds(batch)).transpose()?;
+        let encoded = self.encoder.encode(batch.columns, folds.as_deref())?;
         let (Some(name), Missing::Drop, Some(array)) = (target, self.encoder.missing, batch.target)
         else {
             return Ok(encoded);
@@ -66,6 +72,11 @@ impl Arguments {
             rows.row_mut(r).copy_from_slice(encoded.rows.row(place));
         }
         Ok(Encoded { rows, kept: Some(kept) })
+    }
+
+    /// The fold of each row of a batch.
+    pub(crate) fn folds(&self, batch: &Batch<'_>) -> Result<Vec<u8>> {
+        Ok(folds(&row_hashes(&self.encoder.columns, batch.columns)?))
     }
 
     /// The weights of the rows of a batch that were kept; `None` when all are one.
@@ -101,6 +112,51 @@ impl Batch<'_> {
         }
         Ok(choose(values.values(), kept))
     }
+}
+
+impl Batch<'_> {
+    /// The classes of the rows that were kept: the places of their labels among these, none where the
+    /// label is null or not one of them.
+    pub(crate) fn classes(
+        &self,
+        labels: &[String],
+        kept: Option<&[usize]>,
+    ) -> Result<Vec<Option<usize>>> {
+        let Some(array) = self.target else { return Ok(vec![]) };
+        let all = classes(array, labels)?;
+        Ok(match kept {
+            Some(kept) => kept.iter().map(|&i| all[i]).collect(),
+            None => all,
+        })
+    }
+}
+
+fn classes(array: &ArrayRef, labels: &[String]) -> Result<Vec<Option<usize>>> {
+    let small = matches!(
+        array.data_type(),
+        DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::UInt8
+            | DataType::UInt16
+            | DataType::UInt32
+    );
+    if small {
+        let numbers = labels.iter().enumerate().filter_map(|(c, l)| Some((l.parse().ok()?, c)));
+        let places: HashMap<i64, usize> = numbers.collect();
+        let values = cast(array, &DataType::Int64)?;
+        let values = values.as_primitive::<Int64Type>();
+        return Ok(values.iter().map(|v| places.get(&v?).copied()).collect());
+    }
+    let places: HashMap<&str, usize> =
+        labels.iter().enumerate().map(|(c, l)| (l.as_str(), c)).collect();
+    let mut out = Vec::with_capacity(array.len());
+    each_text(array, |_, text| {
+        out.push(text.and_then(|t| places.get(t).copied()));
+        Ok(())
+    })?;
+    Ok(out)
 }
 
 pub(crate) fn missing_target(name: &str, found: &str) -> Error {

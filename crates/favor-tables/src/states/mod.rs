@@ -2,16 +2,20 @@
 //! bytes can travel. One file per state.
 
 mod arguments;
+mod gram;
+mod logistic;
 mod moments;
 mod sample;
 mod sums;
 mod survey;
 
 pub(crate) use arguments::{Arguments, Batch, missing_target};
+pub(crate) use gram::{GramJob, GramState, GramTarget};
+pub(crate) use logistic::{LogisticJob, LogisticState};
 pub(crate) use moments::{MomentsJob, MomentsState};
 pub(crate) use sample::{Item, Sample, SampleJob};
 pub(crate) use sums::{SumsJob, SumsState};
-pub(crate) use survey::{Survey, SurveyColumn, SurveyJob};
+pub(crate) use survey::{Found, Survey, SurveyJob, SurveyTarget, Tally};
 
 use crate::Result;
 use crate::wire::{self, Kind};

@@ -49,6 +49,8 @@ pub(crate) struct Item {
     pub(crate) value: f64,
     /// The sum of the weights.
     pub(crate) weight: f64,
+    /// The fold that the row is in.
+    pub(crate) fold: u8,
 }
 
 /// The items with the lowest places. The key is the place, and the label or the target's bits:
@@ -63,6 +65,23 @@ impl Sample {
         while self.items.len() > most {
             self.items.pop_last();
         }
+    }
+
+    /// The items with the lowest places, so many of them.
+    pub(crate) fn first(&self, count: usize) -> Self {
+        let items = self.items.iter().take(count).map(|(k, v)| (k.clone(), v.clone()));
+        Self { items: items.collect() }
+    }
+
+    /// Takes away the items of another sample.
+    pub(crate) fn remove(&mut self, other: &Self) {
+        for (key, item) in &other.items {
+            if let Some(own) = self.items.get_mut(key) {
+                own.weight -= item.weight;
+            }
+        }
+        // Rounding may leave a little of a weight.
+        self.items.retain(|_, item| item.weight > 1e-9);
     }
 
     /// Takes over the items of another sample and keeps the lowest.
@@ -109,6 +128,7 @@ impl State for Sample {
                 chosen.push((place, i));
             }
         }
+        let folds = if chosen.is_empty() { vec![] } else { arguments.folds(batch)? };
         // Of a large batch only the lowest can stay; the labels of the others are not needed.
         chosen.sort_by_key(|c| c.0);
         let original = |i: usize| kept.map_or(i, |k| k[i]) as u64;
@@ -133,7 +153,8 @@ impl State for Sample {
                 Some(labels) => labels.value(k).to_owned(),
                 None => format!("{:x}", value.to_bits()),
             };
-            let item = Item { row: encoded.rows.row(i).to_vec(), value, weight: 0.0 };
+            let (row, fold) = (encoded.rows.row(i).to_vec(), folds[original(i) as usize]);
+            let item = Item { row, value, weight: 0.0, fold };
             self.items.entry((place, mark)).or_insert(item).weight += weight;
             if self.items.len() >= job.limit {
                 self.limit(job.limit);

@@ -9,7 +9,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use favor::{Family, FeatureMap, Kernel, Matrix, reference};
 use favor_tables::datafusion;
 use favor_tables::{
-    FitRequest, Model, PredictOptions, Progress, Result, Table, Task, fit, predict, session,
+    Basis, FitRequest, HeadKind, KernelShape, Missing, Model, PredictOptions, Progress, Result,
+    Table, Task, fit, predict, session,
 };
 use futures::TryStreamExt;
 use std::sync::Arc;
@@ -83,7 +84,29 @@ pub(crate) fn cut(batch: &RecordBatch, size: usize, workers: usize) -> Table {
 }
 
 pub(crate) fn classify() -> FitRequest {
-    FitRequest::of("label").task(Task::Classify).ignore(["w", "y"]).features(64).bandwidth(1.0)
+    FitRequest::of("label")
+        .task(Task::Classify)
+        .head(HeadKind::Nw)
+        .missing(Missing::Error)
+        .ignore(["w", "y"])
+        .features(64)
+        .bandwidth(1.0)
+}
+
+/// The same with a ridge head on landmarks.
+pub(crate) fn ridge() -> FitRequest {
+    FitRequest::of("label")
+        .task(Task::Classify)
+        .ignore(["w", "y"])
+        .basis(Basis::Nystrom)
+        .kernel(KernelShape::Gaussian)
+        .features(64)
+        .bandwidth(2.0)
+}
+
+/// A ridge head that predicts the number.
+pub(crate) fn ridge_number() -> FitRequest {
+    ridge().task(Task::Regress).target("y").ignore(["w", "label"])
 }
 
 pub(crate) fn regress() -> FitRequest {

@@ -68,13 +68,6 @@ fn contents_that_cannot_be_used_are_named() {
     refused(with("y", numbers(infinite.clone())), &regress(), &["'y' is the target and holds NaN"]);
     let gap: ArrayRef = Arc::new(Int64Array::from_iter((0..100).map(|i| (i > 0).then_some(i % 2))));
     refused(with("label", gap), &classify(), &["'label' is the target and holds null"]);
-    let names: Vec<String> = (0..100).map(|i| format!("name {i}")).collect();
-    let many = texts(names.iter().map(String::as_str));
-    refused(
-        with("Colour", many),
-        &classify(),
-        &["'Colour' is text with more than 64 different values", "or allow more categories"],
-    );
     refused(points(0, 0), &classify(), &["the table has no rows"]);
     let negative = numbers((0..100).map(|i| 1.0 - f64::from(i == 9) * 3.0));
     let weighted = classify().weight("w").ignore(["y"]);

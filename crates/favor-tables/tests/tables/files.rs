@@ -2,15 +2,21 @@
 
 use crate::common::*;
 use favor::store::{Array, Kind};
-use favor_tables::{Model, Search};
+use favor_tables::{FitRequest, HeadKind, Model, Search};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::HashMap;
+
+/// The other heads.
+fn heads() -> impl Iterator<Item = FitRequest> {
+    [ridge(), ridge_number(), ridge_number().head(HeadKind::Gp)].into_iter()
+}
 
 fn models() -> Vec<Model> {
     let auto = Search::CrossValidation { folds: 3 };
     [classify(), regress(), density()]
         .into_iter()
         .map(|r| fitted(points(0, 200), &r.bandwidth(auto).features(16)).unwrap())
+        .chain(heads().map(|r| fitted(points(0, 200), &r.features(16)).unwrap()))
         .collect()
 }
 
@@ -63,7 +69,7 @@ fn with_header(bytes: &[u8], change: impl Fn(&mut serde_json::Value)) -> Vec<u8>
 
 /// The same arrays under changed contents, with a checksum that is right.
 fn with_contents(bytes: &[u8], change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
-    let kind = Kind::new("favor.table_model", "model", 3);
+    let kind = Kind::new("favor.table_model", "model", 4);
     let (mut contents, arrays) = kind.read::<serde_json::Value>(bytes).unwrap().into_parts();
     change(&mut contents);
     let array = |(name, view): (String, TensorView<'_>)| {
@@ -78,11 +84,11 @@ fn other_versions_and_foreign_files_are_named() {
     let bytes = model.to_bytes().unwrap();
     let refused = |bytes: &[u8]| Model::from_bytes(bytes).unwrap_err().to_string();
     assert_eq!(Model::from_bytes(&with_header(&bytes, |_| {})).unwrap(), *model);
-    let newer = refused(&with_header(&bytes, |h| h["version"] = 4.into()));
-    assert!(newer.contains("version 4") && newer.contains("reads version 3"), "{newer}");
+    let newer = refused(&with_header(&bytes, |h| h["version"] = 5.into()));
+    assert!(newer.contains("version 5") && newer.contains("reads version 4"), "{newer}");
     let other = refused(&with_header(&bytes, |h| h["schema"] = "favor.other".into()));
     assert!(other.contains("favor.other"), "{other}");
-    let map = refused(&model.map().to_bytes().unwrap());
+    let map = refused(&model.map().unwrap().to_bytes().unwrap());
     assert!(map.contains("favor.maps"), "{map}");
     assert!(refused(b"a,b\n1,2\n").contains("not a complete safetensors file"));
     let data = [0_u8; 8];

@@ -14,7 +14,7 @@ fn classification_is_the_plain_sums_of_its_map() {
         let (x, y) = (vectors(&test, &train), vectors(&train, &train));
         let of = classes(&train);
         let one_hot = Matrix::from_fn(700, 3, |i, c| f64::from(u8::from(of[i] == c)));
-        let mut wanted = plain(model.map(), &x, &y, &one_hot);
+        let mut wanted = plain(model.map().unwrap(), &x, &y, &one_hot);
         wanted.as_mut_slice().iter_mut().for_each(|v| *v = v.max(0.0));
         let found = probabilities(&model, test.clone());
         let off = difference(&found, &normalised(wanted));
@@ -35,12 +35,13 @@ fn the_map_is_that_of_the_vectors() {
     let model = fitted(train.clone(), &request).unwrap();
     let m = Moments::of(vectors(&train, &train).view()).unwrap();
     let kernel = Kernel::gaussian().scaled(0.7).unwrap();
-    let wanted = model.map().spec().kernel(kernel).fit(&m, &m).unwrap();
-    assert_eq!(model.map().omega().unwrap(), wanted.omega().unwrap());
+    let wanted = model.map().unwrap().spec().kernel(kernel).fit(&m, &m).unwrap();
+    assert_eq!(model.map().unwrap().omega().unwrap(), wanted.omega().unwrap());
     let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(x, y)| (x - y).abs() < 1e-9);
     assert!(close(model.moments().mean(), m.mean()));
     assert!(close(model.moments().covariance().as_slice(), m.covariance().as_slice()));
-    let (found, wanted) = (model.map().parameters().unwrap(), wanted.parameters().unwrap());
+    let (found, wanted) =
+        (model.map().unwrap().parameters().unwrap(), wanted.parameters().unwrap());
     assert!(close(found.quadratic(), wanted.quadratic()));
     assert!(close(found.key_shift(), wanted.key_shift()));
 }
@@ -60,7 +61,7 @@ fn regression_is_the_plain_weighted_mean_of_its_map() {
         let values = Matrix::from_fn(700, 2, |i, c| weights[i] * [1.0, targets[i]][c]);
         // Standardised by the moments that the model has, which know the weights.
         let (x, y) = (model_vectors(&model, &test), model_vectors(&model, &train));
-        let sums = plain(model.map(), &x, &y, &values);
+        let sums = plain(model.map().unwrap(), &x, &y, &values);
         let found = column(
             &predicted(&model, test.clone(), &PredictOptions::default()).unwrap(),
             "prediction",
@@ -76,13 +77,9 @@ fn regression_is_the_plain_weighted_mean_of_its_map() {
 fn model_vectors(model: &favor_tables::Model, batch: &RecordBatch) -> Matrix<f64> {
     let mut out = vectors(batch, batch);
     for (l, name) in ["a", "b"].into_iter().enumerate() {
-        let favor_tables::ColumnKind::Number { centre, scale } =
-            model.info().encoder.columns[l].kind
-        else {
-            panic!("{name} is a number")
-        };
+        let scaling = model.info().encoder.scalings()[l];
         for (i, v) in column(batch, name).into_iter().enumerate() {
-            out[(i, l)] = (v - centre) / scale;
+            out[(i, l)] = scaling.apply(v);
         }
     }
     out
@@ -228,7 +225,7 @@ fn evaluation_puts_the_exact_kernel_beside() {
         (0..300).filter(right).count() as f64 / 300.0
     };
     assert_eq!(found.comparison.exact, accuracy(&exact(1.0, &x, &y, &one_hot)));
-    assert_eq!(found.score, accuracy(&plain(model.map(), &x, &y, &one_hot)));
+    assert_eq!(found.score, accuracy(&plain(model.map().unwrap(), &x, &y, &one_hot)));
     assert_eq!(found.comparison.features, found.score);
     assert_eq!(found.comparison.model, found.score);
     assert_eq!((found.rows, found.comparison.rows, found.comparison.keys), (300, 300, 800));

@@ -73,9 +73,9 @@ fn sums_in_sql_are_those_of_the_model() {
         assert_eq!((rows, weight), (count as u64, count as f64));
         let one_hot = favor::Matrix::from_fn(400, 1, |i, _| f64::from(u8::from(of[i] == c)));
         let x = vectors(&points(5000, 5), &train);
-        let wanted = plain(model.map(), &x, &y, &one_hot);
+        let wanted = plain(model.map().unwrap(), &x, &y, &one_hot);
         let product =
-            found_sums.unwrap().apply(model.map(), x.view()).unwrap().to_matrix().unwrap();
+            found_sums.unwrap().apply(model.map().unwrap(), x.view()).unwrap().to_matrix().unwrap();
         for i in 0..5 {
             assert!((product[(i, 0)] / wanted[(i, 0)] - 1.0).abs() < ROUNDING);
         }

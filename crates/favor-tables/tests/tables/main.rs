@@ -2,10 +2,12 @@
 
 mod buckets;
 mod common;
+mod encoding;
 mod errors;
 mod files;
 mod fitting;
 mod functions;
+mod heads;
 mod predicting;
 mod sources;
 mod streaming;

@@ -224,12 +224,7 @@ fn predicted_errors_are_the_measured_ones() {
         let info = model.info().clone();
         let standard = |batch: &RecordBatch| {
             favor::Matrix::from_fn(batch.num_rows(), 3, |i, l| {
-                let favor_tables::ColumnKind::Number { centre, scale } =
-                    info.encoder.columns[l].kind
-                else {
-                    panic!()
-                };
-                (column(batch, ["p", "q", "r"][l])[i] - centre) / scale
+                info.encoder.scalings()[l].apply(column(batch, ["p", "q", "r"][l])[i])
             })
         };
         let ones = favor::Matrix::from_fn(3000, 1, |_, _| 1.0);
@@ -237,10 +232,7 @@ fn predicted_errors_are_the_measured_ones() {
         // The same norm as the model's densities.
         let norm: f64 = (0..3)
             .map(|l| {
-                let favor_tables::ColumnKind::Number { scale, .. } = info.encoder.columns[l].kind
-                else {
-                    panic!()
-                };
+                let scale = info.encoder.scalings()[l].scale;
                 (0.8 / scale / (2.0 * std::f64::consts::PI).sqrt()).ln()
             })
             .sum();

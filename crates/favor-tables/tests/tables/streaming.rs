@@ -79,7 +79,9 @@ fn merging_halves_is_fitting_both() {
         let both = block(fit_like(&table(points(0, 1500)), &first, &progress())).unwrap();
         assert_same(&first.merge(&second).unwrap(), &both, "merge");
         assert_same(&second.merge(&first).unwrap(), &both, "merge the other way");
-        let updated = block(update(&table(points(1000, 500)), &first, &progress())).unwrap();
+        let (updated, drift) =
+            block(update(&table(points(1000, 500)), &first, &progress())).unwrap();
+        assert!(drift.shifts.is_empty(), "{drift:?}");
         assert_same(&updated, &both, "update");
         let again = block(fit_like(&table(points(0, 1000)), &first, &progress())).unwrap();
         assert_same(&first, &again, "the same rows");

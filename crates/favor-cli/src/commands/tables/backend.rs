@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use favor_tables::datafusion::arrow::array::RecordBatch;
 use favor_tables::datafusion::arrow::datatypes::SchemaRef;
 use favor_tables::{
-    Evaluation, FitRequest, Missing, Model, PredictOptions, Progress, Table, session,
+    Drift, Evaluation, FitRequest, Missing, Model, PredictOptions, Progress, Table, session,
 };
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -75,7 +75,7 @@ impl Backend {
         data: &Data,
         model: &Model,
         progress: &Arc<Progress>,
-    ) -> Result<Model, Failure> {
+    ) -> Result<(Model, Drift), Failure> {
         #[cfg(feature = "cluster")]
         if let Some(cluster) = self.cluster()? {
             return cluster.update(&data.source(), model, progress).await.map_err(failed);
@@ -84,20 +84,41 @@ impl Backend {
         Ok(favor_tables::update(&table, model, progress).await?)
     }
 
+    pub(super) async fn subtract(
+        &self,
+        data: &Data,
+        model: &Model,
+        progress: &Arc<Progress>,
+    ) -> Result<Model, Failure> {
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = self.cluster()? {
+            return cluster.subtract(&data.source(), model, progress).await.map_err(failed);
+        }
+        let table = Table::open(&session(data.threads), &data.source()).await?;
+        Ok(favor_tables::subtract(&table, model, progress).await?)
+    }
+
     pub(super) async fn predict(
         &self,
         data: &Data,
         model: &Model,
         options: &PredictOptions,
+        ordered: bool,
         progress: &Arc<Progress>,
     ) -> Result<Predictions, Failure> {
         #[cfg(feature = "cluster")]
         if let Some(cluster) = self.cluster()? {
-            let made = cluster.predict(&data.source(), model, options, progress).await;
-            let (schema, batches) = made.map_err(failed)?;
+            let source = data.source();
+            let (schema, batches) = if ordered {
+                cluster.predict_in_order(&source, model, options, progress).await
+            } else {
+                cluster.predict(&source, model, options, progress).await
+            }
+            .map_err(failed)?;
             return Ok((schema, batches.map(|batch| batch.map_err(failed)).boxed()));
         }
-        // One reader keeps the order of the rows; all threads predict.
+        // One reader keeps the order of the rows, asked for or not; all threads predict.
+        let _ = ordered;
         let table = Table::open(&session(Some(1)), &data.source()).await?;
         let (schema, batches) = favor_tables::predict(&table, model, options, progress).await?;
         Ok((schema, batches.map(|batch| batch.map_err(Failure::from)).boxed()))

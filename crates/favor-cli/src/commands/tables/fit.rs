@@ -4,22 +4,29 @@ use super::backend::Backend;
 use super::{Data, run};
 use crate::failure::Outcome;
 use crate::terminal;
-use favor_tables::{Bandwidth, Coupling, Family, FitRequest, Missing, Model, Prior, Search, Task};
+use favor_tables::{
+    Bandwidth, Basis, Coupling, FitRequest, HeadKind, KernelShape, Missing, Model, NumberEncoding,
+    Prior, Search, Task,
+};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
   favor fit shells.csv --target rings --regress
   favor fit 'logs/*.parquet' --target label --ignore id --out label.favor
+  favor fit shells.csv --target rings --regress --head gp --features 1024 --plot curve.svg
   favor fit --sql \"select a, b, y from 'x.parquet' where a > 0\" --target y --classify
   favor fit more.csv --map-of label.favor --out more.favor";
 
 /// Fit a kernel classifier, regression or density to a table.
 ///
-/// The Gaussian kernel by random features: time is linear in the rows, the table is read in batches
-/// on all cores and may be larger than memory, and the model is one small file. Numbers are
-/// standardised, booleans are 0 and 1, texts one number per category. The table is read twice, for the
-/// moments of the columns and for the sums of the features, and once before where there are texts or
-/// means to fill in; the bandwidth of the kernel is chosen on a sample.
+/// Features turn the kernel into plain products: time is linear in the rows, the table is read in
+/// batches on all cores and may be larger than memory, and the model is one file that merges with
+/// others. A ridge head on the features is fitted in closed form; the folds of the rows choose its
+/// penalty and say what more features would bring.
+///
+/// The table is read three times: for what its columns hold, for their moments, and for the sums of
+/// the features; a logistic head needs some passes more. Family, kernel and bandwidth are chosen on a
+/// sample.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -48,31 +55,50 @@ pub(crate) struct Arguments {
     /// A column with a weight ≥ 0 for each row
     #[arg(long, value_name = "COLUMN")]
     weight: Option<String>,
-    /// The family of the features
-    #[arg(long, value_name = "NAME", default_value = "balanced")]
-    family: Family,
+    /// What turns features into predictions: ridge, gp (numbers with intervals), logistic
+    /// (probabilities) or nw (Nadaraya–Watson, the only one for a density); ridge by default
+    #[arg(long, value_name = "NAME")]
+    head: Option<HeadKind>,
+    /// The features: nystrom, trig, balanced or another family, or auto: the best of these on a sample;
+    /// balanced with nw
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = auto::<Basis>)]
+    family: Auto<Basis>,
+    /// The kernel: gaussian, laplace, matern32, matern52, or auto: the best on a sample; others than
+    /// gaussian need nystrom or trig features
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = auto::<KernelShape>)]
+    kernel: Auto<KernelShape>,
+    /// plain, or learned: a bandwidth for each encoded column, by how much it matters, where the folds
+    /// find that better
+    #[arg(long, value_name = "NAME", default_value = "plain", value_parser = learned)]
+    metric: Learned,
+    /// Leave out the linear part: the columns themselves beside the features
+    #[arg(long)]
+    no_linear: bool,
     /// The number of features: more are more exact
     #[arg(long, value_name = "M", default_value_t = 256)]
     features: usize,
     #[arg(long, value_name = "NAME", default_value = "orthogonal", help = couplings())]
     coupling: Coupling,
-    /// The bandwidth h of the kernel exp(−‖u−v‖²/(2h²)) of the standardised columns, or auto: the best
-    /// of ten from 0.01 to 100
+    /// The bandwidth h of the kernel, exp(−‖u−v‖²/(2h²)) for the Gaussian, of the encoded columns, or
+    /// auto: the best on a sample
     #[arg(long, value_name = "H", default_value = "auto", value_parser = bandwidth,
         allow_negative_numbers = true)]
     bandwidth: Width,
-    /// Choose the bandwidth by cross-validation in so many parts instead of one part held out
+    /// With nw, choose the bandwidth by cross-validation in so many parts instead of one part held out
     #[arg(long, value_name = "K")]
     folds: Option<usize>,
-    /// What to do with missing values: error, drop (the row) or mean (of the column)
-    #[arg(long, value_name = "HOW", default_value = "error")]
-    missing: Missing,
-    /// The most categories of a text column
+    /// What to do with missing values: error, drop (the row), mean (of the column), or mark (the mean,
+    /// and a further number that says so); mark by default, error for a density
+    #[arg(long, value_name = "HOW")]
+    missing: Option<Missing>,
+    /// The most categories of a text column that become a number each; a column with more becomes the
+    /// mean of the target over the rows of the same value
     #[arg(long, value_name = "N", default_value_t = 64)]
     categories: usize,
-    /// Take numbers as they are, not standardised
-    #[arg(long)]
-    no_standardise: bool,
+    /// How numbers are encoded: standard (mean 0, variance 1), rank (as normal numbers), raw, or auto:
+    /// rank where the tails are heavy
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    numbers: NumberEncoding,
     /// How likely classes are before a row is seen: data, uniform, or as in yes=0.3,no=0.7
     #[arg(long, value_name = "HOW", default_value = "data")]
     prior: Prior,
@@ -82,15 +108,41 @@ pub(crate) struct Arguments {
     sample: usize,
     /// Take encoders, map, bandwidth and task of this model, so that the two can be merged
     #[arg(long, value_name = "MODEL", conflicts_with_all = [
-        "target", "task", "columns", "ignore", "weight", "folds", "no_standardise",
+        "target", "task", "columns", "ignore", "weight", "folds", "head",
     ])]
     map_of: Option<PathBuf>,
     /// The file to write
     #[arg(long, value_name = "FILE", default_value = "model.favor")]
     out: PathBuf,
+    /// Draw what the folds say of the number of features as an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Decides draws and samples
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+}
+
+/// Something given, or none for "auto".
+#[derive(Debug, Clone, Copy)]
+struct Auto<T>(Option<T>);
+
+fn auto<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<Auto<T>, String> {
+    if text == "auto" {
+        return Ok(Auto(None));
+    }
+    text.parse().map(|value| Auto(Some(value))).map_err(|e: T::Err| e.to_string())
+}
+
+/// Whether a metric is learned.
+#[derive(Debug, Clone, Copy)]
+struct Learned(bool);
+
+fn learned(text: &str) -> Result<Learned, String> {
+    match text {
+        "plain" => Ok(Learned(false)),
+        "learned" => Ok(Learned(true)),
+        _ => Err("give plain or learned".into()),
+    }
 }
 
 /// A given bandwidth, or none.
@@ -124,20 +176,22 @@ impl Arguments {
         };
         let mut request = FitRequest::default()
             .ignore(self.ignore.iter().cloned())
-            .family(self.family)
+            .linear(!self.no_linear)
+            .learned_metric(self.metric.0)
             .features(self.features)
             .coupling(self.coupling)
             .seed(self.seed)
             .bandwidth(bandwidth)
-            .missing(self.missing)
             .categories(self.categories)
-            .standardise(!self.no_standardise)
+            .numbers(self.numbers)
             .prior(self.prior.clone())
             .sample(self.sample);
         request.task = tasks.into_iter().find(|(asked, _)| *asked).map(|(_, task)| task);
         request.target.clone_from(&self.target);
         request.weight.clone_from(&self.weight);
         request.columns.clone_from(&self.columns);
+        (request.head, request.missing) = (self.head, self.missing);
+        (request.basis, request.kernel) = (self.family.0, self.kernel.0);
         request
     }
 
@@ -148,6 +202,9 @@ impl Arguments {
             None => self.backend.fit(&self.data, &self.request(), &progress).await,
         })?;
         model.save(&self.out)?;
+        if let Some(path) = &self.plot {
+            favor_io::write_atomically(path, model.to_svg()?.as_bytes())?;
+        }
         terminal::print(&format!("{}\nwrote {}\n", model.to_text(), self.out.display()))
     }
 }

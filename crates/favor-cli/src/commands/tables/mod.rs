@@ -1,11 +1,13 @@
 //! The subcommands on tables: what they share.
 
 mod backend;
+pub(super) mod compare;
 pub(super) mod evaluate;
 pub(super) mod fit;
 pub(super) mod info;
 pub(super) mod merge;
 pub(super) mod predict;
+pub(super) mod subtract;
 pub(super) mod update;
 
 use crate::failure::Failure;

@@ -10,13 +10,15 @@ use std::path::{Path, PathBuf};
 const EXAMPLES: &str = "Examples:
   favor predict model.favor new.csv
   favor predict model.favor 'new/*.parquet' --out predictions.parquet --proba --keep id
+  favor predict prices.favor new.csv --interval 95
   favor predict model.favor --sql \"select * from 'new.parquet' limit 10\"";
 
-/// Predict for the rows of a table, in their order; on a cluster in any order.
+/// Predict for the rows of a table, in their order; on a cluster in any order unless --ordered.
 ///
-/// Writes the column prediction (log_density for a density), with --proba one column per class, and
-/// relative_error: the error of the sum over the model's rows that its features are expected to
-/// have at this row. Above about 0.5 a prediction is not reliable.
+/// Writes the column prediction (log_density for a density), with --proba one column per class. A gp
+/// model gives deviation, the standard deviation of a new observation, and with --interval 95 lower and
+/// upper. A nw model gives relative_error: the error of the sum over the model's rows that its features
+/// are expected to have at this row; above about 0.5 a prediction is not reliable.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -33,11 +35,18 @@ pub(crate) struct Arguments {
     /// Write the probability of each class too
     #[arg(long)]
     proba: bool,
+    /// Write the ends of the interval that holds a new observation with this probability; for models
+    /// with --head gp
+    #[arg(long, value_name = "PERCENT")]
+    interval: Option<f64>,
     /// Columns of the table to carry over, with commas
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     keep: Vec<String>,
-    /// What to do with missing values: error, drop (predict nothing) or mean; as the model does by
-    /// default
+    /// On a cluster too, give the predictions in the order of the rows: each file is one task
+    #[arg(long)]
+    ordered: bool,
+    /// What to do with missing values: error, drop (predict nothing), mean or mark; as the model does
+    /// by default
     #[arg(long, value_name = "HOW")]
     missing: Option<Missing>,
 }
@@ -46,9 +55,10 @@ impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let model = Model::load(&self.model)?;
         let mut options = PredictOptions::default().probabilities(self.proba).keep(self.keep);
-        options.missing = self.missing;
+        (options.missing, options.interval) = (self.missing, self.interval);
         let written = run(self.data.threads, async |progress| {
-            let made = self.backend.predict(&self.data, &model, &options, &progress).await?;
+            let made =
+                self.backend.predict(&self.data, &model, &options, self.ordered, &progress).await?;
             write(self.out.as_deref(), made).await
         })?;
         match (written, &self.out) {

@@ -14,7 +14,8 @@ const EXAMPLES: &str = "Examples:
 /// Add the rows of a table to a model.
 ///
 /// Encoders, map and bandwidth stay as they are: the result is the model that this map has of all
-/// rows. New labels become new classes. Fit again when the columns no longer look as they did.
+/// rows. New labels become new classes. Says which columns have moved against the rows before: fit
+/// again when they no longer look as they did.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -33,13 +34,15 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let model = Model::load(&self.model)?;
-        let newer = run(self.data.threads, async |progress| {
+        let (newer, drift) = run(self.data.threads, async |progress| {
             self.backend.update(&self.data, &model, &progress).await
         })?;
         let out = self.out.unwrap_or(self.model);
         newer.save(&out)?;
         let (before, after) = (model.info().rows, newer.info().rows);
         let added = after - before;
-        terminal::print(&format!("added {added} rows; {} has {after}\n", out.display()))
+        let text =
+            format!("added {added} rows; {} has {after}\n{}", out.display(), drift.to_text());
+        terminal::print(&text)
     }
 }

@@ -1,0 +1,46 @@
+//! `favor subtract`.
+
+use super::backend::Backend;
+use super::{Data, run};
+use crate::failure::Outcome;
+use crate::terminal;
+use favor_tables::Model;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "Examples:
+  favor subtract model.favor withdrawn.csv
+  favor subtract model.favor january.parquet --out newer.favor";
+
+/// Take the rows of a table out of a model again.
+///
+/// The result is the model that was never fitted to them, up to rounding; encoders, map and bandwidth
+/// stay. With favor update before it, a model follows a window of time. That the rows were in the model
+/// cannot be checked; that they are not too many is.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// The model, as written by favor fit
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    #[command(flatten)]
+    data: Data,
+    #[command(flatten)]
+    backend: Backend,
+    /// The file to write; the model itself by default
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Outcome {
+        let model = Model::load(&self.model)?;
+        let rest = run(self.data.threads, async |progress| {
+            self.backend.subtract(&self.data, &model, &progress).await
+        })?;
+        let out = self.out.unwrap_or(self.model);
+        rest.save(&out)?;
+        let (before, after) = (model.info().rows, rest.info().rows);
+        let gone = before - after;
+        terminal::print(&format!("subtracted {gone} rows; {} has {after}\n", out.display()))
+    }
+}

@@ -1,0 +1,265 @@
+//! Which features a head gets: family, kernel and bandwidth, by the folds of the head on the sample.
+
+use crate::bandwidth::of_setting;
+use crate::model::{ModelInfo, standardised_rows};
+use crate::states::Sample;
+use crate::{Error, Result};
+use favor::learn::{
+    Basis, DEFAULT_FOLDS, Design, DesignSpec, GramSums, KernelShape, Known, Outcome, RidgeOptions,
+    learned_bandwidths,
+};
+use favor::{Family, Matrix, Moments, Rows};
+use serde::{Deserialize, Serialize};
+
+/// Features of the trials: enough to rank bandwidths, few enough to be quick.
+const TRIAL_FEATURES: usize = 256;
+
+/// Bandwidths of the grid, as multiples of the root of the total variance of the vectors: the
+/// reciprocals of 5 … 0.15.
+const GRID: [f64; 8] = [0.20, 0.33, 0.54, 0.90, 1.48, 2.44, 4.05, 6.67];
+
+/// Features that were tried on the sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Where the features come from.
+    pub basis: Basis,
+    /// Which kernel they stand for.
+    pub shape: KernelShape,
+    /// Its bandwidth.
+    pub bandwidth: f64,
+    /// Whether each number of the vectors has a bandwidth of its own, by how much it matters.
+    pub learned_metric: bool,
+    /// The score over the folds: R², for classes of their indicators.
+    pub score: f64,
+}
+
+/// What was tried before features were chosen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Rows of the sample.
+    pub rows: usize,
+    /// Features of each trial.
+    pub features: usize,
+    /// All that was tried, in order.
+    pub candidates: Vec<Candidate>,
+}
+
+impl Choice {
+    /// The candidate with the highest score, the first of equal ones.
+    pub fn best(&self) -> Option<&Candidate> {
+        let better = |a: &&Candidate, b: &&Candidate| a.score.total_cmp(&b.score);
+        self.candidates.iter().rev().max_by(better)
+    }
+}
+
+/// The sample as a head sees it.
+pub(crate) struct Trials<'a> {
+    pub(crate) moments: &'a Moments,
+    pub(crate) rows: Matrix<f64>,
+    pub(crate) weights: Vec<f64>,
+    pub(crate) folds: Vec<u8>,
+    pub(crate) outcome: Outcome,
+    pub(crate) truth: Truth,
+}
+
+/// What is known of the rows of the sample.
+pub(crate) enum Truth {
+    Classes(Vec<usize>),
+    Numbers(Vec<f64>),
+}
+
+impl Truth {
+    pub(crate) fn known(&self) -> Result<Known<'_>> {
+        Ok(match self {
+            Self::Classes(classes) => Known::Classes(classes),
+            Self::Numbers(values) => Known::Numbers(Rows::new(values, values.len(), 1)?),
+        })
+    }
+}
+
+impl<'a> Trials<'a> {
+    /// The sample of a table whose classes have these labels.
+    pub(crate) fn new(
+        info: &ModelInfo,
+        labels: &[String],
+        moments: &'a Moments,
+        sample: &Sample,
+    ) -> Result<Self> {
+        let (rows, weights) = standardised_rows(&info.encoder, sample);
+        let folds = sample.items.values().map(|item| item.fold).collect();
+        let (outcome, truth) = match info.target_scaling {
+            Some(scaling) => {
+                let values = sample.items.values().map(|item| item.value).collect();
+                (Outcome::Numbers(vec![scaling]), Truth::Numbers(values))
+            }
+            None => {
+                let class = |label: &String| labels.iter().position(|l| l == label);
+                let of: Option<Vec<usize>> = sample.items.keys().map(|(_, l)| class(l)).collect();
+                let of = of.ok_or_else(|| Error::query("a sample of other labels"))?;
+                (Outcome::Classes(labels.len()), Truth::Classes(of))
+            }
+        };
+        Ok(Self { moments, rows, weights, folds, outcome, truth })
+    }
+
+    /// The score over the folds of a ridge head on these features.
+    fn score(&self, spec: &DesignSpec) -> Result<f64> {
+        let (_, sums) = self.summed(spec)?;
+        let fit = sums.ridge(&RidgeOptions::default())?;
+        Ok(fit.report.score.unwrap_or(f64::NEG_INFINITY))
+    }
+
+    /// The features of a spec and their sums over the sample.
+    fn summed(&self, spec: &DesignSpec) -> Result<(Design, GramSums)> {
+        let design = spec.fit(self.moments, self.rows.view()).map_err(of_setting)?;
+        let mut sums = GramSums::new(&design, self.outcome.clone(), DEFAULT_FOLDS)?;
+        let (rows, known) = (self.rows.view(), self.truth.known()?);
+        sums.add(&design, rows, known, Some(&self.weights), Some(&self.folds))?;
+        Ok((design, sums))
+    }
+
+    /// The design with a bandwidth for each number of the vectors, inverse to the slope of the fitted
+    /// function along it, where the folds find it better than `best`.
+    pub(crate) fn learn_metric(&self, spec: DesignSpec, choice: &mut Choice) -> Result<DesignSpec> {
+        let features = TRIAL_FEATURES.min(spec.features);
+        let trial = spec.clone().features(features);
+        let (design, sums) = self.summed(&trial)?;
+        let fit = sums.ridge(&RidgeOptions::default())?;
+        let mut best = (fit.report.score.unwrap_or(f64::NEG_INFINITY), spec.clone());
+        let slopes = fit.head.slopes(&design, self.rows.view(), Some(&self.weights))?;
+        let stretched = learned_bandwidths(&trial, &slopes);
+        let width = spec.bandwidth_of(0);
+        for factor in [1.0, 0.6, 1.7] {
+            let scaled = stretched.bandwidths.iter().map(|b| factor * b).collect();
+            let trial = stretched.clone().bandwidths(scaled);
+            let score = self.score(&trial)?;
+            let (basis, shape) = (spec.basis, spec.shape);
+            let bandwidth = factor * width;
+            choice.candidates.push(Candidate {
+                basis,
+                shape,
+                bandwidth,
+                learned_metric: true,
+                score,
+            });
+            if score > best.0 {
+                best = (score, trial.features(spec.features));
+            }
+        }
+        Ok(best.1)
+    }
+
+    /// The best of families, kernels and bandwidths; what is given is not chosen. `spec` has the rest.
+    pub(crate) fn choose(
+        &self,
+        spec: &DesignSpec,
+        basis: Option<Basis>,
+        shape: Option<KernelShape>,
+        bandwidth: Option<f64>,
+    ) -> Result<(DesignSpec, Choice)> {
+        let features = TRIAL_FEATURES.min(spec.features);
+        let mut choice = Choice { rows: self.rows.rows(), features, candidates: vec![] };
+        let with =
+            |c: &Candidate| spec.clone().basis(c.basis).shape(c.shape).bandwidth(c.bandwidth);
+        // A linear part of many columns would cost more than the features that are compared.
+        let linear = spec.linear && 4 * self.moments.dim() <= features;
+        let trial = |c: &Candidate| with(c).features(features).linear(linear);
+        let kinds = kinds(basis, shape);
+        if let ([(basis, shape)], Some(bandwidth)) = (&kinds[..], bandwidth) {
+            let only = Candidate {
+                basis: *basis,
+                shape: *shape,
+                bandwidth,
+                learned_metric: false,
+                score: f64::NAN,
+            };
+            return Ok((with(&only), choice));
+        }
+        let variance = self.moments.covariance();
+        let total: f64 = (0..self.moments.dim()).map(|l| variance[(l, l)]).sum();
+        let unit = total.max(f64::MIN_POSITIVE).sqrt();
+        let mut best: Option<f64> = None;
+        for (basis, shape) in kinds {
+            let mut tried: Vec<Candidate> = vec![];
+            let mut take = |bandwidth: f64| -> Result<()> {
+                let mut candidate =
+                    Candidate { basis, shape, bandwidth, learned_metric: false, score: 0.0 };
+                candidate.score = self.score(&trial(&candidate))?;
+                tried.push(candidate);
+                Ok(())
+            };
+            match (bandwidth, best) {
+                (Some(bandwidth), _) => take(bandwidth)?,
+                // The whole grid, then once more between the best and its neighbours.
+                (None, None) => {
+                    GRID.iter().try_for_each(|g| take(rounded(g * unit)))?;
+                }
+                // Near what was best for the first kind.
+                (None, Some(near)) => {
+                    [1.0, 0.6, 1.7].iter().try_for_each(|f| take(rounded(f * near)))?;
+                }
+            }
+            if bandwidth.is_none() {
+                refine(&mut tried, |c| self.score(&trial(c)))?;
+            }
+            choice.candidates.extend(tried);
+            best = choice.best().map(|c| c.bandwidth);
+        }
+        let chosen = choice.best().map(with);
+        Ok((chosen.unwrap_or_else(|| spec.clone()), choice))
+    }
+}
+
+/// Three figures are enough, and what rounding did to the moments is not seen.
+fn rounded(bandwidth: f64) -> f64 {
+    let unit = 10_f64.powi(bandwidth.log10().floor() as i32 - 2);
+    (bandwidth / unit).round() * unit
+}
+
+/// Tries two more bandwidths, between the best and its neighbours or beyond it at an end.
+fn refine(
+    tried: &mut Vec<Candidate>,
+    mut score: impl FnMut(&Candidate) -> Result<f64>,
+) -> Result<()> {
+    let mut widths: Vec<f64> = tried.iter().map(|c| c.bandwidth).collect();
+    widths.sort_by(f64::total_cmp);
+    let Some(best) = tried.iter().rev().max_by(|a, b| a.score.total_cmp(&b.score)).cloned() else {
+        return Ok(());
+    };
+    let at = widths.iter().position(|w| *w == best.bandwidth).unwrap_or(0);
+    let below = at.checked_sub(1).map_or(0.6 * best.bandwidth, |k| widths[k]);
+    let above = widths.get(at + 1).map_or(1.7 * best.bandwidth, |w| *w);
+    for other in [below, above] {
+        let mut candidate = best.clone();
+        candidate.bandwidth = rounded((other * best.bandwidth).sqrt());
+        candidate.score = score(&candidate)?;
+        tried.push(candidate);
+    }
+    Ok(())
+}
+
+/// The families and kernels to try. Kernels other than the Gaussian have no positive features.
+fn kinds(basis: Option<Basis>, shape: Option<KernelShape>) -> Vec<(Basis, KernelShape)> {
+    let (trig, balanced) = (Basis::Random(Family::Trig), Basis::Random(Family::Balanced));
+    let all = [
+        (Basis::Nystrom, KernelShape::Gaussian),
+        (Basis::Nystrom, KernelShape::Laplace),
+        (Basis::Nystrom, KernelShape::Matern32),
+        (Basis::Nystrom, KernelShape::Matern52),
+        (trig, KernelShape::Gaussian),
+        (trig, KernelShape::Laplace),
+        (trig, KernelShape::Matern32),
+        (trig, KernelShape::Matern52),
+        (balanced, KernelShape::Gaussian),
+    ];
+    let usual = [all[0], all[1], all[4], all[8]];
+    match (basis, shape) {
+        (None, None) => usual.to_vec(),
+        (Some(basis), Some(shape)) => vec![(basis, shape)],
+        (None, Some(shape)) => all.into_iter().filter(|(_, s)| *s == shape).collect(),
+        (Some(basis), None) => {
+            let of: Vec<_> = usual.into_iter().filter(|(b, _)| *b == basis).collect();
+            if of.is_empty() { vec![(basis, KernelShape::Gaussian)] } else { of }
+        }
+    }
+}
