@@ -18,6 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import exact_keys
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 THREADS = 2
@@ -366,6 +368,24 @@ def main() -> None:
         f"L to the power {exponent(points):.3f}.\n\n![time against length](benchmarks.svg)"
     )
     print(parts[-1], flush=True)
+
+    points = exact_keys.growth(b, grow, a.rounds)
+    parts.append(
+        "## Exact keys\n\nTimes relative to features alone (balanced): with a window of exact keys on either side, "
+        "and with the members of four slots of eight keys beside it.\n\n"
+        + table(
+            ["work", "L", "M", "features alone", *exact_keys.KEYS], exact_keys.costs(b, lengths)
+        )
+        + f"\n\nPyTorch's `scaled_dot_product_attention` beside all parts ({exact_keys.ALL}, M = 64):\n\n"
+        + table(["L", "ours", "SDPA / ours"], exact_keys.against_exact(b, lengths))
+        + "\n\nOne decoded token of 8 heads after so many others, M = 64, and the size of the state:\n\n"
+        + table(
+            ["tokens before", "features alone", "all parts", "state, features", "state, all parts"],
+            exact_keys.decoding(b),
+        )
+        + f"\n\nTime with all parts from {grow[0]} to {grow[-1]} tokens (one head, one thread, M = 64) grows "
+        f"as L to the power {exponent(points):.3f}."
+    )
     plot(a.out / "benchmarks.svg", "8 heads, d = 64, M = 128, two threads", curves)
 
     names = ["torch", "jax", "numpy", "scikit-learn", "performer-pytorch"]

@@ -7,13 +7,15 @@ use crate::wheel::{self, Installed};
 use crate::workspace;
 
 /// Attention and products; `bench tables` instead compares the commands on tables, `bench nn` the
-/// training of transformers, and `bench python` the package with the engine alone.
+/// training of transformers, `bench python` the package with the engine alone, and `bench quality` error and
+/// time of every way to attend.
 pub(crate) fn run(more: &[&str]) -> Outcome {
     let steps = &mut Steps::default();
     match more {
         ["tables", more @ ..] => tables(steps, more),
         ["nn", more @ ..] => nn(steps, more),
         ["python", more @ ..] => package(steps, more),
+        ["quality", more @ ..] => quality(steps, more),
         _ => speed(steps, more),
     }
 }
@@ -57,6 +59,15 @@ fn package(steps: &mut Steps, more: &[&str]) -> Outcome {
         let mut python = installed.python();
         python.arg("bench/python/overhead.py").arg("--favor").arg(Profile::Release.favor()?);
         execute(python.args(more))
+    })
+}
+
+fn quality(steps: &mut Steps, more: &[&str]) -> Outcome {
+    let environment = packages(steps, "quality")?;
+    let installed = steps.run("our package", || Installed::new(&environment, Profile::Release))?;
+    steps.run("comparison", || {
+        let mut python = installed.python();
+        execute(python.arg("bench/quality/run.py").args(more))
     })
 }
 

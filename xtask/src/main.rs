@@ -39,6 +39,9 @@ cargo xtask <command>
             (--rounds N; needs python3 and 6 GB)
   bench python
             what attention from Python costs over the engine alone (needs python3 and 5 GB)
+  bench quality
+            error against time on heads of a MiniLM, ours and peers, write docs/benchmarks-quality.md
+            (needs python3, 6 GB and FAVOR_DATA)
   help      this text
 ";
 

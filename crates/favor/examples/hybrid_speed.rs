@@ -26,12 +26,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let g = draw(HEADS * length * DIM);
     let inputs =
         Qkv::new(Tensor::new(&q, shape)?, Tensor::new(&k, shape)?, Tensor::new(&v, shape)?);
-    let sets = [ExactKeys::NONE, ExactKeys::NONE.near(16), ExactKeys::NONE.near(16).routed(4, 8)];
+    let near = |n: usize| ExactKeys::NONE.near(n);
+    let sets = [ExactKeys::NONE, near(16), near(64), near(16).routed(4, 8)];
     for features in [64, 128] {
         let maps = [map(&q, &k, features)?];
+        let mut bidirectional = 0.0;
         for causal in [false, true] {
             let options = AttentionOptions::new().causal(causal);
-            let mut best = [[f64::INFINITY; 2]; 3];
+            let mut best = [[f64::INFINITY; 2]; 4];
             for _ in 0..rounds {
                 for (best, exact) in best.iter_mut().zip(&sets) {
                     let exact = [*exact];
@@ -52,6 +54,11 @@ fn main() -> Result<(), Box<dyn Error>> {
                 }
                 println!();
             }
+            if !causal {
+                bidirectional = best[0][0];
+            }
+            let both = (best[0][0] + best[0][1]) / bidirectional;
+            println!("    forward and backward: {both:.2} × forward of every query to every key");
         }
         decode(&maps[0], inputs, &sets, rounds)?;
     }
@@ -98,6 +105,8 @@ fn decode(
     for (exact, time) in sets.iter().zip(&best).skip(1) {
         print!(", {exact}: {:.2} ×", time / best[0]);
     }
-    println!(", {} KiB", states[2].size_in_bytes() / 1024);
+    let sizes: Vec<String> =
+        states.iter().map(|s| (s.size_in_bytes() / 1024).to_string()).collect();
+    println!("; states of {} KiB", sizes.join(", "));
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! `favor bench`.
 
 use crate::failure::Outcome;
+use crate::routed::Routed;
 use crate::terminal::{self, Bar};
+use favor::ExactKeys;
 use favor_lab::bench::{BenchOptions, Work, run, to_json, to_text};
 
 const EXAMPLES: &str = "Examples:
   favor bench
   favor bench --work forward,exact --length 1024,16384 --features 128,256 --threads 2
+  favor bench --work forward,causal,decode --length 16384 --features 64 --near 16 --routed 4x8
   favor bench --work product --length 1000000 --dim 16 --heads 1 --features 256 --json";
 
 /// Measure the engine on this machine: time, extra memory and error of each kind of work.
@@ -35,6 +38,15 @@ pub(crate) struct Arguments {
     /// The family of the maps
     #[arg(long, value_name = "NAME", default_value = "balanced")]
     family: favor::Family,
+    /// Attend exactly to keys at most this far from the query, beside the features
+    #[arg(long, value_name = "W", default_value_t = 0)]
+    near: usize,
+    /// Attend exactly to the members of the slots that a query prefers, slots × members
+    #[arg(long, value_name = "SxM")]
+    routed: Option<Routed>,
+    /// Attend exactly to this many keys from every query
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    global: usize,
     /// Threads; all cores by default
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -51,6 +63,8 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
+        let Routed { slots, members } = self.routed.unwrap_or(Routed { slots: 0, members: 0 });
+        let exact = ExactKeys::NONE.near(self.near).global(self.global).routed(slots, members);
         let options = BenchOptions::default()
             .works(self.work.unwrap_or_else(|| Work::OURS.to_vec()))
             .lengths(self.length)
@@ -58,6 +72,7 @@ impl Arguments {
             .dim(self.dim)
             .heads(self.heads)
             .family(self.family)
+            .exact(exact)
             .threads(self.threads)
             .runs(self.runs)
             .seed(self.seed);

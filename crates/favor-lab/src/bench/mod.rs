@@ -13,7 +13,7 @@ pub use report::{Measured, to_json, to_text};
 pub use work::Work;
 
 use crate::{Error, Result};
-use favor::Family;
+use favor::{ExactKeys, Family};
 use favor_io::progress::{Counter, Listener};
 use inputs::Inputs;
 
@@ -33,6 +33,8 @@ pub struct BenchOptions {
     pub heads: usize,
     /// The family of the maps.
     pub family: Family,
+    /// The keys that attention by features and decoding attend to exactly.
+    pub exact: ExactKeys,
     /// Threads; rayon's own number if `None`.
     pub threads: Option<usize>,
     /// Runs of each measurement, more if they are short; the best counts.
@@ -50,6 +52,7 @@ impl Default for BenchOptions {
             dim: 64,
             heads: 8,
             family: Family::Balanced,
+            exact: ExactKeys::NONE,
             threads: None,
             runs: 3,
             seed: 0,
@@ -64,6 +67,7 @@ setters! { BenchOptions {
     dim: usize,
     heads: usize,
     family: Family,
+    exact: ExactKeys,
     threads: Option<usize>,
     runs: usize,
     seed: u64,

@@ -1,6 +1,7 @@
 //! What was measured, as text or JSON.
 
 use super::Work;
+use favor::ExactKeys;
 use favor_io::numbers::{duration, mebibytes, percent};
 use favor_io::table::Table;
 use serde::Serialize;
@@ -14,6 +15,8 @@ pub struct Measured {
     pub length: usize,
     /// Features; for exact work the number that features next to it would use.
     pub features: usize,
+    /// Keys that were attended exactly beside the features.
+    pub exact: ExactKeys,
     /// Dimension.
     pub dim: usize,
     /// Heads.
@@ -22,7 +25,8 @@ pub struct Measured {
     pub seconds: f64,
     /// Useful floating-point operations per second, in 10⁹.
     pub gflops: f64,
-    /// Memory beyond inputs and maps, outputs included, where the system tells.
+    /// Memory beyond inputs and maps, outputs included, where the system tells; for decoding, the size of
+    /// the state.
     pub extra_bytes: Option<u64>,
     /// Error against the exact result, where it was computed.
     pub relative_error: Option<f64>,
@@ -40,7 +44,7 @@ pub fn to_json(measured: &[Measured]) -> String {
 /// A table of measurements.
 pub fn to_text(measured: &[Measured]) -> String {
     let mut table = Table::new("work");
-    for name in ["length", "features", "time", "GFLOP/s", "memory", "error"] {
+    for name in ["length", "features", "exact keys", "time", "GFLOP/s", "memory", "error"] {
         table.column("", name);
     }
     let dash = || "-".to_owned();
@@ -49,6 +53,7 @@ pub fn to_text(measured: &[Measured]) -> String {
             m.work.name().to_owned(),
             m.length.to_string(),
             if m.work.uses_features() { m.features.to_string() } else { dash() },
+            if m.exact.is_none() { dash() } else { m.exact.to_string() },
             duration(m.seconds),
             format!("{:.1}", m.gflops),
             m.extra_bytes.map_or_else(dash, mebibytes),

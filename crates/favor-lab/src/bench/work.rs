@@ -6,8 +6,8 @@ use super::{BenchOptions, Measured, memory};
 use crate::{Error, Result};
 use favor::diagnose::{break_even, relative_error};
 use favor::{
-    AttentionOptions, DecodeState, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Rows,
-    attention, attention_backward, attention_into, kernel_product,
+    AttentionOptions, DecodeState, ExactKeys, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv,
+    Rows, attention, attention_backward, attention_into, kernel_product,
 };
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -82,6 +82,11 @@ impl Work {
         self.uses_features() || length <= LONGEST_EXACT
     }
 
+    /// Whether exact keys can stand beside the features.
+    fn takes_exact_keys(self) -> bool {
+        self.uses_features() && self != Self::Product
+    }
+
     fn causal(self) -> bool {
         matches!(self, Self::Causal | Self::CausalBackward | Self::ExactCausal)
     }
@@ -105,6 +110,8 @@ pub(super) fn measure(
 ) -> Result<Measured> {
     let [_, heads, length, dim] = inputs.shape;
     let map = [inputs.map(request, features)?];
+    let exact_keys = if work.takes_exact_keys() { request.exact } else { ExactKeys::NONE };
+    let method = Method::Hybrid { maps: &map, exact: &[exact_keys] };
     let kernel = Kernel::attention(dim);
     let options = AttentionOptions::new().causal(work.causal()).threads(request.threads);
     let (q, k, v) =
@@ -118,19 +125,18 @@ pub(super) fn measure(
             // Memory that the check frees would hide what the work itself needs.
             let mut out = vec![1.0_f32; heads * length * dim];
             let (seconds, memory) = time(request.runs, || {
-                attention_into(Method::Features(&map), Qkv::new(q, k, v), &options, &mut out)
+                attention_into(method, Qkv::new(q, k, v), &options, &mut out)
             })?;
             if length <= LONGEST_CHECK {
-                error = Some(check(inputs, &map, &options)?);
+                error = Some(check(inputs, method, &options)?);
             }
             (seconds, memory, forward)
         }
         Work::Backward | Work::CausalBackward => {
             let run = || {
-                let out = attention(Method::Features(&map), Qkv::new(q, k, v), &options)?;
+                let out = attention(method, Qkv::new(q, k, v), &options)?;
                 let out = favor::Tensor::new(&out, inputs.shape)?;
-                attention_backward(Method::Features(&map), Qkv::new(q, k, v), out, v, &options)
-                    .map(drop)
+                attention_backward(method, Qkv::new(q, k, v), out, v, &options).map(drop)
             };
             let (seconds, memory) = time(request.runs, run)?;
             (seconds, memory, 3.0 * forward)
@@ -151,15 +157,24 @@ pub(super) fn measure(
             (seconds, memory, 3.5 * exact)
         }
         Work::Decode => {
-            let mut state = DecodeState::<f32>::new(map.to_vec(), 1, heads, dim)?;
+            let state = DecodeState::<f32>::new(map.to_vec(), 1, heads, dim)?;
+            let mut state = state.exact_keys(&[exact_keys])?;
             state.advance(q, k, v)?;
+            // Many tokens per run: one alone is too short for the clock. They are all new, as in a text.
+            const TOKENS: usize = 192;
             let shape = [1, heads, 1, dim];
-            let token = favor::Tensor::new(&inputs.q[..heads * dim], shape)?;
-            // Many tokens per run: one alone is too short for the clock.
-            let tokens = 200;
-            let run = || (0..tokens).try_for_each(|_| state.advance(token, token, token).map(drop));
-            let (seconds, memory) = time(request.runs, run)?;
-            (seconds / f64::from(tokens), memory, forward / length as f64)
+            let mut numbers = inputs.k.iter().rev().copied().cycle();
+            let run = || {
+                for _ in 0..TOKENS {
+                    let token: Vec<f32> = numbers.by_ref().take(heads * dim).collect();
+                    let token = favor::Tensor::new(&token, shape)?;
+                    state.advance(token, token, token)?;
+                }
+                Ok(())
+            };
+            let (seconds, _) = time(request.runs, run)?;
+            let size = u64::try_from(state.size_in_bytes()).ok();
+            (seconds / TOKENS as f64, size, forward / length as f64)
         }
         Work::Sgemm => {
             let squares = Squares::new(length);
@@ -191,6 +206,7 @@ pub(super) fn measure(
         work,
         length,
         features,
+        exact: exact_keys,
         dim,
         heads,
         seconds,
@@ -202,15 +218,11 @@ pub(super) fn measure(
 }
 
 /// The error of the features against exact attention.
-fn check(
-    inputs: &Inputs,
-    map: &[favor::FeatureMap],
-    options: &AttentionOptions<'_>,
-) -> Result<f64> {
+fn check(inputs: &Inputs, method: Method<'_>, options: &AttentionOptions<'_>) -> Result<f64> {
     let (q, k, v) =
         (inputs.tensor(&inputs.q)?, inputs.tensor(&inputs.k)?, inputs.tensor(&inputs.v)?);
     let [_, heads, length, dim] = inputs.shape;
-    let ours = attention(Method::Features(map), Qkv::new(q, k, v), options)?;
+    let ours = attention(method, Qkv::new(q, k, v), options)?;
     let exact = attention(Method::Exact(Kernel::attention(dim)), Qkv::new(q, k, v), options)?;
     let matrix = |v| Matrix::new(v, heads * length, dim);
     Ok(relative_error(&matrix(ours)?, &matrix(exact)?))

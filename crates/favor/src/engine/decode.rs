@@ -236,7 +236,7 @@ impl<T: Scalar> DecodeState<T> {
             let hybrid = Hybrid::<T::Real>::new(state.map(i), exact);
             let hybrid = hybrid.map(|h| h.shape(columns));
             if let (Part::Hybrid(part), Some(shape)) = (&mut state.parts[i], hybrid) {
-                part.restore(shape, &file, i, (tokens, exact.members))?;
+                part.restore(shape, &file, i, tokens)?;
             }
             let sums = state.parts[i].sums_mut();
             let own = |all: &[f64], m: usize| T::Real::from_f64(all[i * features + m]);

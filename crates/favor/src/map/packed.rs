@@ -4,7 +4,7 @@
 
 use super::side::{Projection, RowTerm};
 use crate::linalg::upper_triangle;
-use crate::simd::{Aligned, Real};
+use crate::simd::{Aligned, Real, Turn};
 use crate::{FeatureMap, Kernel, Matrix};
 use std::f64::consts::LOG2_E;
 use std::sync::OnceLock;
@@ -34,6 +34,23 @@ impl<R: Real> Panels<R> {
         let panel = 2 * R::kernels().lanes;
         let width = count.next_multiple_of(panel);
         Self { data: Aligned::zeros(width * depth), depth, width, panel }
+    }
+
+    /// Packs the transposed of `count` rows of `depth` numbers; zero beyond the last.
+    pub(crate) fn turn_rows(&mut self, rows: &[R], row_stride: usize, count: usize) {
+        let Self { data, depth, width, panel } = self;
+        let (panel, depth) = (*panel, *depth);
+        for start in (0..*width).step_by(panel) {
+            let turn = Turn {
+                rows: count.saturating_sub(start).min(panel),
+                columns: depth,
+                row_stride,
+                width: panel,
+                out_stride: panel,
+            };
+            let from = &rows[(start * row_stride).min(rows.len())..];
+            R::kernels().turn(&turn, from, &mut data[start * depth..][..panel * depth]);
+        }
     }
 
     /// Packs `entry(column, depth)`; it is asked for the columns beyond `count` too.

@@ -42,6 +42,80 @@ pub(super) unsafe fn row_terms<V: Lanes>(
     }
 }
 
+/// `out_i = max_j (t_ij + term_i − least_j)`.
+///
+/// # Safety
+/// The processor must support `V`; `t` holds the tile, `terms` and `out` its rows, `least` its columns.
+#[inline(always)]
+pub(super) unsafe fn most_over<V: Lanes>(
+    tile: Layout,
+    t: *const V::Real,
+    terms: *const V::Real,
+    least: *const V::Real,
+    out: *mut V::Real,
+) {
+    for i in 0..tile.rows {
+        // SAFETY: inside the tile by the caller's promise.
+        unsafe {
+            let term = V::splat(*terms.add(i));
+            let mut most = V::splat(V::Real::LOWEST);
+            for j in (0..tile.columns).step_by(V::COUNT) {
+                let score = V::load(t.add(i * tile.stride + j)).add(term);
+                most = score.sub(V::load(least.add(j))).max(most);
+            }
+            *out.add(i) = most.largest();
+        }
+    }
+}
+
+/// The columns of the largest `t_ij z_j` of each row, in falling order; of equals the first comes first.
+///
+/// # Safety
+/// The processor must support `V`; `t` holds the tile, `z` and `scores` its columns, `out` has `most` places
+/// per row.
+#[inline(always)]
+pub(super) unsafe fn largest_columns<V: Lanes>(
+    tile: Layout,
+    t: *const V::Real,
+    z: *const V::Real,
+    scores: *mut V::Real,
+    (out, most): (*mut usize, usize),
+) {
+    for i in 0..tile.rows {
+        // SAFETY: inside the slices by the caller's promise.
+        unsafe {
+            let lowest = V::splat(V::Real::LOWEST);
+            let (row, out) = (t.add(i * tile.stride), out.add(i * most));
+            let mut top = lowest;
+            for j in (0..tile.columns).step_by(V::COUNT) {
+                let score = V::load(row.add(j)).mul(V::load(z.add(j)));
+                score.store(scores.add(j));
+                top = score.max(top);
+            }
+            let mut found = 0;
+            while found < most {
+                let (largest, before) = (V::splat(top.largest()), found);
+                top = lowest;
+                for j in (0..tile.columns).step_by(V::COUNT) {
+                    let score = V::load(scores.add(j));
+                    let mut equal = score.equals(largest);
+                    while equal != 0 && found < most {
+                        *out.add(found) = j + equal.trailing_zeros() as usize;
+                        equal &= equal - 1;
+                        found += 1;
+                    }
+                    top = score.below(largest).max(top);
+                }
+                if found == before {
+                    // Nothing is left that can be compared.
+                    (found..most).for_each(|n| *out.add(n) = 0);
+                    break;
+                }
+            }
+        }
+    }
+}
+
 /// Raises the exponents to those of the tile's keys, and writes the factor by which sums made with
 /// the old exponents shrink. Returns whether any exponent changed.
 ///
@@ -268,6 +342,45 @@ pub(super) unsafe fn log_gradient<V: Lanes>(
     }
 }
 
+/// The slope of a row term, `2av + b − t`, where `t` is another row for each `v`, or null.
+pub(super) struct Slopes<R> {
+    pub(super) a: *const R,
+    pub(super) b: *const R,
+    pub(super) turned: *const R,
+    /// From one `t` to the next.
+    pub(super) stride: usize,
+}
+
+/// `out_i += factor_i · slope at v_i`.
+///
+/// # Safety
+/// The processor must support `V`; `out` and `v` hold the tile, `factors` its rows, `a` and `b` its
+/// columns, and `t` a row of it for each row, unless it is null.
+#[inline(always)]
+pub(super) unsafe fn add_slopes<V: Lanes>(
+    tile: Layout,
+    out: *mut V::Real,
+    v: *const V::Real,
+    factors: *const V::Real,
+    slopes: &Slopes<V::Real>,
+) {
+    for i in 0..tile.rows {
+        // SAFETY: inside the slices by the caller's promise.
+        unsafe {
+            let factor = V::splat(*factors.add(i));
+            for l in (0..tile.columns).step_by(V::COUNT) {
+                let at = i * tile.stride + l;
+                let (a, v) = (V::load(slopes.a.add(l)), V::load(v.add(at)));
+                let mut slope = a.add(a).mul_add(v, V::load(slopes.b.add(l)));
+                if !slopes.turned.is_null() {
+                    slope = slope.sub(V::load(slopes.turned.add(i * slopes.stride + l)));
+                }
+                factor.mul_add(slope, V::load(out.add(at))).store(out.add(at));
+            }
+        }
+    }
+}
+
 /// `out_m += Σ_i weights_i f_im`.
 ///
 /// # Safety
@@ -344,6 +457,23 @@ pub(super) unsafe fn scale_rows<V: Lanes>(
             for l in (0..tile.columns).step_by(V::COUNT) {
                 let v = V::load(x.add(i * tile.stride + l));
                 v.mul(factor).store(out.add(i * tile.columns + l));
+            }
+        }
+    }
+}
+
+/// `x ← scale · x`.
+///
+/// # Safety
+/// The processor must support `V`; `x` holds the tile.
+#[inline(always)]
+pub(super) unsafe fn scale_all<V: Lanes>(tile: Layout, x: *mut V::Real, scale: V::Real) {
+    for i in 0..tile.rows {
+        for l in (0..tile.columns).step_by(V::COUNT) {
+            // SAFETY: inside the slice by the caller's promise.
+            unsafe {
+                let at = x.add(i * tile.stride + l);
+                V::load(at).mul(V::splat(scale)).store(at);
             }
         }
     }

@@ -164,29 +164,44 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const U: usize>(
     }
 }
 
-/// `C_n = A_{rows n} B` for rows of `A` anywhere, and a single vector of columns.
+/// Shapes and strides of products whose rows lie anywhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gather {
+    /// Columns of `B`, whole vectors or a single shorter one; its rows lie one after the other.
+    pub(crate) columns: usize,
+    /// Columns of `A`, rows of `B`.
+    pub(crate) depth: usize,
+    /// From one row of `A` to the next.
+    pub(crate) a_row: usize,
+}
+
+/// `C_{target n} = A_{row n} B` for rows of `A` and places in `C` anywhere.
 ///
 /// # Safety
-/// The processor must support `V`, and the slices behind the pointers must hold what `s` and `rows` say.
+/// The processor must support `V`, and the slices behind the pointers must hold what `s`, `rows` and
+/// `targets` say; there are as many targets as rows.
 #[inline(always)]
 pub(super) unsafe fn gather<V: Lanes>(
-    s: &Gemm,
-    rows: &[usize],
+    s: &Gather,
+    (rows, targets): (&[usize], &[usize]),
     a: *const V::Real,
     b: *const V::Real,
     c: *mut V::Real,
 ) {
-    let mut done = 0;
-    while done < rows.len() {
-        // SAFETY: the rows lie inside A and C by the caller's promise.
-        unsafe {
-            let (some, c) = (&rows[done..], c.add(done * s.c_row));
-            done += match some.len() {
-                6.. => gather_tile::<V, 6, 1>(s, some, a, b, c),
-                3.. => gather_tile::<V, 3, 2>(s, some, a, b, c),
-                2 => gather_tile::<V, 2, 4>(s, some, a, b, c),
-                _ => gather_tile::<V, 1, 8>(s, some, a, b, c),
-            };
+    for column in (0..s.columns).step_by(V::COUNT) {
+        let mut done = 0;
+        while done < rows.len() {
+            // SAFETY: the rows lie inside A and C by the caller's promise.
+            unsafe {
+                let some = (&rows[done..], &targets[done..]);
+                let (b, c) = (b.add(column), c.add(column));
+                done += match rows.len() - done {
+                    6.. => gather_tile::<V, 6, 1>(s, some, a, b, c),
+                    3.. => gather_tile::<V, 3, 2>(s, some, a, b, c),
+                    2 => gather_tile::<V, 2, 4>(s, some, a, b, c),
+                    _ => gather_tile::<V, 1, 8>(s, some, a, b, c),
+                };
+            }
         }
     }
 }
@@ -197,8 +212,8 @@ pub(super) unsafe fn gather<V: Lanes>(
 /// As for [`gather`].
 #[inline(always)]
 unsafe fn gather_tile<V: Lanes, const M: usize, const U: usize>(
-    s: &Gemm,
-    rows: &[usize],
+    s: &Gather,
+    (rows, targets): (&[usize], &[usize]),
     a: *const V::Real,
     b: *const V::Real,
     c: *mut V::Real,
@@ -209,10 +224,10 @@ unsafe fn gather_tile<V: Lanes, const M: usize, const U: usize>(
         let mut sums = [[zero; M]; U];
         let mut left = [a; M];
         for m in 0..M {
-            left[m] = a.add(rows[m] * s.a.0);
+            left[m] = a.add(rows[m] * s.a_row);
         }
         let step = |k: usize, sums: &mut [V; M]| {
-            let right = V::load(b.add(k * s.b_row));
+            let right = V::load(b.add(k * s.columns));
             for m in 0..M {
                 sums[m] = V::splat(*left[m].add(k)).mul_add(right, sums[m]);
             }
@@ -231,9 +246,75 @@ unsafe fn gather_tile<V: Lanes, const M: usize, const U: usize>(
             for part in 1..U {
                 sum = sum.add(sums[part][m]);
             }
-            sum.store(c.add(m * s.c_row));
+            sum.store(c.add(targets[m]));
         }
         M
+    }
+}
+
+/// `out += Σ_g Σ_{c < room} w_{g,c} x_{start g + c}` for rows of `x` as long as `out`, in vectors.
+///
+/// # Safety
+/// The processor must support `V`; `weights` holds `room` numbers per start, `out` whole vectors, and `x`
+/// all rows from each start on.
+#[inline(always)]
+pub(super) unsafe fn add_places<V: Lanes>(
+    (room, starts): (usize, &[usize]),
+    weights: *const V::Real,
+    x: *const V::Real,
+    (out, width): (*mut V::Real, usize),
+) {
+    let mut column = 0;
+    while column < width {
+        // SAFETY: every address lies inside the caller's slices.
+        unsafe {
+            let (x, out) = (x.add(column), out.add(column));
+            if width - column >= 4 * V::COUNT {
+                add_columns::<V, 4>((room, starts), weights, (x, width), out);
+                column += 4 * V::COUNT;
+            } else {
+                add_columns::<V, 1>((room, starts), weights, (x, width), out);
+                column += V::COUNT;
+            }
+        }
+    }
+}
+
+/// `N` vectors of columns, summed in two parts.
+///
+/// # Safety
+/// As for [`add_places`].
+#[inline(always)]
+unsafe fn add_columns<V: Lanes, const N: usize>(
+    (room, starts): (usize, &[usize]),
+    weights: *const V::Real,
+    (x, stride): (*const V::Real, usize),
+    out: *mut V::Real,
+) {
+    // SAFETY: every address lies inside the caller's slices.
+    unsafe {
+        let mut sums = [[V::splat(<V::Real as Constants>::ZERO); N]; 2];
+        for (g, start) in starts.iter().enumerate() {
+            let (weights, x) = (weights.add(g * room), x.add(start * stride));
+            let mut step = |c: usize, part: usize| {
+                let weight = V::splat(*weights.add(c));
+                for n in 0..N {
+                    let row = V::load(x.add(c * stride + n * V::COUNT));
+                    sums[part][n] = weight.mul_add(row, sums[part][n]);
+                }
+            };
+            for c in (0..room / 2 * 2).step_by(2) {
+                step(c, 0);
+                step(c + 1, 1);
+            }
+            if room % 2 == 1 {
+                step(room - 1, 0);
+            }
+        }
+        for n in 0..N {
+            let out = out.add(n * V::COUNT);
+            V::load(out).add(sums[0][n].add(sums[1][n])).store(out);
+        }
     }
 }
 

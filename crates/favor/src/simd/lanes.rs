@@ -31,6 +31,12 @@ pub(crate) trait Lanes: Copy {
     unsafe fn round(self) -> Self;
     /// `self · 2^n` for integers `n`, right down to zero and up to infinity.
     unsafe fn times_power_of_two(self, n: Self) -> Self;
+    /// One bit per number: whether it is the other's.
+    unsafe fn equals(self, other: Self) -> u32;
+    /// The numbers that are less than the other's, and the lowest there is in place of the rest.
+    unsafe fn below(self, other: Self) -> Self;
+    /// The numbers of both in turn: the first halves, and the second halves.
+    unsafe fn zip(self, other: Self) -> (Self, Self);
     unsafe fn sum(self) -> Self::Real;
     unsafe fn largest(self) -> Self::Real;
 }

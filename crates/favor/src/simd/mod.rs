@@ -18,21 +18,23 @@ mod portable;
 mod prefetch;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod upper;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub(crate) use aligned::Aligned;
 pub(crate) use features::Layout;
-pub(crate) use gemm::{Gemm, GemmTransposed};
+use features::Slopes;
+pub(crate) use gemm::{Gather, Gemm, GemmTransposed};
 pub(crate) use lanes::Constants;
 pub(crate) use prefetch::Prefetch;
+pub(crate) use turn::Turn;
 pub(crate) use upper::clear_upper_halves;
 
 /// The kernels of one processor level for numbers of one format.
 pub(crate) struct Kernels<R: 'static> {
     /// The level, for people.
-    #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) name: &'static str,
     /// Numbers in a vector; widths of tiles are multiples of it.
     pub(crate) lanes: usize,
@@ -40,9 +42,14 @@ pub(crate) struct Kernels<R: 'static> {
     pub(crate) narrow: usize,
     gemm: unsafe fn(&Gemm, *const R, *const R, *mut R),
     narrow_gemm: unsafe fn(&Gemm, *const R, *const R, *mut R),
-    gather: unsafe fn(&Gemm, &[usize], *const R, *const R, *mut R),
-    narrow_gather: unsafe fn(&Gemm, &[usize], *const R, *const R, *mut R),
+    gather: unsafe fn(&Gather, (&[usize], &[usize]), *const R, *const R, *mut R),
+    narrow_gather: unsafe fn(&Gather, (&[usize], &[usize]), *const R, *const R, *mut R),
+    add_places: unsafe fn((usize, &[usize]), *const R, *const R, (*mut R, usize)),
+    largest_columns: unsafe fn(Layout, *const R, *const R, *mut R, (*mut usize, usize)),
+    most_over: unsafe fn(Layout, *const R, *const R, *const R, *mut R),
     inner: unsafe fn(&GemmTransposed, *const R, *const R, *mut R),
+    turn: unsafe fn(&Turn, *const R, *mut R),
+    narrow_turn: unsafe fn(&Turn, *const R, *mut R),
     row_terms: unsafe fn(Layout, *const R, *const R, *const R, *mut R),
     raise_exponents: unsafe fn(Layout, *const R, *const R, *const R, *mut R, *mut R) -> bool,
     key_features: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R),
@@ -50,12 +57,14 @@ pub(crate) struct Kernels<R: 'static> {
     softmax_rows: unsafe fn(Layout, *mut R, *const R, *mut R, *mut R, *mut R),
     take_back: unsafe fn(Layout, *mut R, *const R, *const R, *mut R),
     log_gradient: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R),
+    add_slopes: unsafe fn(Layout, *mut R, *const R, *const R, &Slopes<R>),
     weighted_columns: unsafe fn(Layout, *const R, *const R, *mut R),
     affine: unsafe fn(Layout, *const R, R, *const R, *mut R) -> bool,
     scale_rows: unsafe fn(Layout, *const R, *const R, *mut R),
     row_products: unsafe fn(Layout, *const R, *const R, *mut R),
     row_sums: unsafe fn(Layout, *const R, *mut R),
     residuals: unsafe fn(Layout, *mut R, *const R, *const R, *const R, R),
+    scale_all: unsafe fn(Layout, *mut R, R),
     exp2_all: unsafe fn(usize, *mut R),
     cosines: unsafe fn(usize, R, *mut R),
 }
@@ -86,22 +95,58 @@ macro_rules! level {
             }
             $(#[$feature])?
             unsafe fn gather(
-                s: &Gemm, rows: &[usize], a: *const $real, b: *const $real, c: *mut $real,
+                s: &Gather, rows: (&[usize], &[usize]), a: *const $real, b: *const $real,
+                c: *mut $real,
             ) {
                 // SAFETY: passed on from the caller.
                 unsafe { super::gemm::gather::<$vector>(s, rows, a, b, c) }
             }
             $(#[$feature])?
             unsafe fn narrow_gather(
-                s: &Gemm, rows: &[usize], a: *const $real, b: *const $real, c: *mut $real,
+                s: &Gather, rows: (&[usize], &[usize]), a: *const $real, b: *const $real,
+                c: *mut $real,
             ) {
                 // SAFETY: passed on from the caller.
                 unsafe { super::gemm::gather::<$narrow>(s, rows, a, b, c) }
             }
             $(#[$feature])?
+            unsafe fn add_places(
+                places: (usize, &[usize]), weights: *const $real, x: *const $real,
+                out: (*mut $real, usize),
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { super::gemm::add_places::<$vector>(places, weights, x, out) }
+            }
+            $(#[$feature])?
+            unsafe fn largest_columns(
+                tile: Layout, t: *const $real, z: *const $real, scores: *mut $real,
+                out: (*mut usize, usize),
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::largest_columns::<$vector>(tile, t, z, scores, out) }
+            }
+            $(#[$feature])?
+            unsafe fn most_over(
+                tile: Layout, t: *const $real, terms: *const $real, least: *const $real,
+                out: *mut $real,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::most_over::<$vector>(tile, t, terms, least, out) }
+            }
+            $(#[$feature])?
             unsafe fn inner(s: &GemmTransposed, a: *const $real, b: *const $real, c: *mut $real) {
                 // SAFETY: passed on from the caller.
                 unsafe { super::gemm::inner::<$vector>(s, a, b, c) }
+            }
+            $(#[$feature])?
+            unsafe fn turn(s: &Turn, x: *const $real, out: *mut $real) {
+                // SAFETY: passed on from the caller.
+                unsafe { super::turn::turn::<$vector>(s, x, out) }
+            }
+            $(#[$feature])?
+            unsafe fn narrow_turn(s: &Turn, x: *const $real, out: *mut $real) {
+                // SAFETY: passed on from the caller.
+                unsafe { super::turn::turn::<$narrow>(s, x, out) }
             }
             $(#[$feature])?
             unsafe fn row_terms(
@@ -183,6 +228,14 @@ macro_rules! level {
                 unsafe { features::log_gradient::<$vector>(tile, e, f, delta, z, sums) }
             }
             $(#[$feature])?
+            unsafe fn add_slopes(
+                tile: Layout, out: *mut $real, v: *const $real, factors: *const $real,
+                slopes: &Slopes<$real>,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::add_slopes::<$vector>(tile, out, v, factors, slopes) }
+            }
+            $(#[$feature])?
             unsafe fn weighted_columns(
                 tile: Layout,
                 f: *const $real,
@@ -227,6 +280,11 @@ macro_rules! level {
                 unsafe { learning::residuals::<$vector>(tile, k, a, rates, factors, floor) }
             }
             $(#[$feature])?
+            unsafe fn scale_all(tile: Layout, x: *mut $real, scale: $real) {
+                // SAFETY: passed on from the caller.
+                unsafe { features::scale_all::<$vector>(tile, x, scale) }
+            }
+            $(#[$feature])?
             unsafe fn exp2_all(count: usize, x: *mut $real) {
                 // SAFETY: passed on from the caller.
                 unsafe { features::exp2_all::<$vector>(count, x) }
@@ -244,7 +302,12 @@ macro_rules! level {
                 narrow_gemm,
                 gather,
                 narrow_gather,
+                add_places,
+                largest_columns,
+                most_over,
                 inner,
+                turn,
+                narrow_turn,
                 row_terms,
                 raise_exponents,
                 key_features,
@@ -252,12 +315,14 @@ macro_rules! level {
                 softmax_rows,
                 take_back,
                 log_gradient,
+                add_slopes,
                 weighted_columns,
                 affine,
                 scale_rows,
                 row_products,
                 row_sums,
                 residuals,
+                scale_all,
                 exp2_all,
                 cosines,
             };
@@ -280,12 +345,19 @@ level!(neon_f64, "NEON", neon::NeonF64, neon::NeonF64, f64);
 level!(portable_f32, "portable", portable::Portable<f32>, portable::Portable<f32>, f32);
 level!(portable_f64, "portable", portable::Portable<f64>, portable::Portable<f64>, f64);
 
+/// The best level, or the one that is asked for by name, if the processor has it: so that tests can try the
+/// others.
+fn chosen<R>(levels: &[&'static Kernels<R>]) -> &'static Kernels<R> {
+    let wanted = std::env::var("FAVOR_SIMD").unwrap_or_default();
+    levels.iter().find(|level| level.name == wanted).unwrap_or(&levels[0])
+}
+
 macro_rules! real {
     ($real:ty, $avx512:ident, $avx2:ident, $neon:ident, $portable:ident) => {
         impl Real for $real {
             fn kernels() -> &'static Kernels<Self> {
                 static BEST: std::sync::OnceLock<&Kernels<$real>> = std::sync::OnceLock::new();
-                BEST.get_or_init(|| Self::all_kernels()[0])
+                BEST.get_or_init(|| chosen(&Self::all_kernels()))
             }
             fn all_kernels() -> Vec<&'static Kernels<Self>> {
                 let mut levels: Vec<&'static Kernels<Self>> = vec![];
@@ -336,17 +408,73 @@ impl<R: Real> Kernels<R> {
         unsafe { gemm(s, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
     }
 
-    /// `C_n = A_{rows n} B`, with one vector of columns or a shorter one; the rows of `A` are contiguous.
-    pub(crate) fn gather(&self, s: &Gemm, rows: &[usize], a: &[R], b: &[R], c: &mut [R]) {
-        let Some(last) = rows.iter().max() else { return };
-        assert!([self.narrow, self.lanes].contains(&s.columns), "{} columns", s.columns);
-        assert!(!s.accumulate && s.a.1 == 1 && s.rows == rows.len());
-        assert!(a.len() >= span(&[(last + 1, s.a.0)], s.depth));
-        assert!(b.len() >= span(&[(s.depth, s.b_row)], s.columns) || s.depth == 0);
-        assert!(c.len() >= span(&[(s.rows, s.c_row)], s.columns));
-        let gather = if s.columns == self.narrow { self.narrow_gather } else { self.gather };
+    /// `C_{target n} = A_{row n} B`, with whole vectors of columns or a single shorter one. The rows of `A` and
+    /// what is written of `C` are contiguous.
+    pub(crate) fn gather(
+        &self,
+        s: &Gather,
+        (rows, targets): (&[usize], &[usize]),
+        a: &[R],
+        b: &[R],
+        c: &mut [R],
+    ) {
+        let (Some(last), Some(furthest)) = (rows.iter().max(), targets.iter().max()) else {
+            return;
+        };
+        let narrow = s.columns == self.narrow;
+        assert!(narrow || s.columns.is_multiple_of(self.lanes), "{} columns", s.columns);
+        assert!(rows.len() == targets.len() && *last < usize::MAX);
+        assert!(a.len() >= span(&[(last + 1, s.a_row)], s.depth));
+        assert!(s.depth == 0 || b.len() >= span(&[(s.depth, s.columns)], s.columns));
+        assert!(c.len() >= span(&[(2, *furthest)], s.columns));
+        let gather = if narrow { self.narrow_gather } else { self.gather };
         // SAFETY: the level was detected, and every address was checked above.
-        unsafe { gather(s, rows, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
+        unsafe { gather(s, (rows, targets), a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
+    }
+
+    /// `out += Σ_g Σ_{c < room} w_{g,c} x_{start g + c}`, rows of `x` being as long as `out`.
+    pub(crate) fn add_places(
+        &self,
+        room: usize,
+        starts: &[usize],
+        weights: &[R],
+        x: &[R],
+        out: &mut [R],
+    ) {
+        let Some(last) = starts.iter().max() else { return };
+        assert!(out.len().is_multiple_of(self.lanes) && room > 0);
+        assert!(weights.len() >= span(&[(starts.len(), room)], room));
+        assert!(
+            x.len() >= span(&[(2, last.saturating_mul(out.len())), (room, out.len())], out.len())
+        );
+        let (weights, x, out) = (weights.as_ptr(), x.as_ptr(), (out.as_mut_ptr(), out.len()));
+        // SAFETY: the level was detected, and every address was checked above.
+        unsafe { (self.add_places)((room, starts), weights, x, out) }
+    }
+
+    /// The columns of the `most` largest `t_ij z_j` of each row, in falling order; of equals the first comes
+    /// first. `scores` is memory for a row.
+    pub(crate) fn largest_columns(
+        &self,
+        tile: Layout,
+        t: &[R],
+        z: &[R],
+        scores: &mut [R],
+        (out, most): (&mut [usize], usize),
+    ) {
+        self.check(tile, t.len(), &[z.len(), scores.len()], &[]);
+        assert!(out.len() / most.max(1) >= tile.rows);
+        let (t, z, scores) = (t.as_ptr(), z.as_ptr(), scores.as_mut_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.largest_columns)(tile, t, z, scores, (out.as_mut_ptr(), most)) }
+    }
+
+    /// `out_i = max_j (t_ij + term_i − least_j)`.
+    pub(crate) fn most_over(&self, tile: Layout, t: &[R], terms: &[R], least: &[R], out: &mut [R]) {
+        self.check(tile, t.len(), &[least.len()], &[terms.len(), out.len()]);
+        let (t, terms, least, out) = (t.as_ptr(), terms.as_ptr(), least.as_ptr(), out.as_mut_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.most_over)(tile, t, terms, least, out) }
     }
 
     /// `C_ij = Σ_k A_ik B_jk`.
@@ -360,6 +488,21 @@ impl<R: Real> Kernels<R> {
         assert!(c.len() >= span(&[(s.rows, s.c_row)], s.columns));
         // SAFETY: the level was detected, and every address was checked above.
         unsafe { (self.inner)(s, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
+    }
+
+    /// `out_lj = x_jl`, with rows of whole vectors or of a single shorter one, filled up with zeros.
+    pub(crate) fn turn(&self, s: &Turn, x: &[R], out: &mut [R]) {
+        if s.columns == 0 || s.width == 0 {
+            return;
+        }
+        let narrow = s.width == self.narrow;
+        assert!(narrow || s.width.is_multiple_of(self.lanes), "{} columns", s.width);
+        assert!(s.width >= s.rows && s.out_stride >= s.width);
+        assert!(s.rows == 0 || x.len() >= span(&[(s.rows, s.row_stride)], s.columns));
+        assert!(out.len() >= span(&[(s.columns, s.out_stride)], s.width));
+        let turn = if narrow { self.narrow_turn } else { self.turn };
+        // SAFETY: the level was detected, and every address was checked above.
+        unsafe { turn(s, x.as_ptr(), out.as_mut_ptr()) }
     }
 
     /// Adds `Σ_l (a_l v_il + b_l) v_il` to `out_i`.
@@ -475,6 +618,27 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.log_gradient)(tile, e, f.as_ptr(), delta.as_ptr(), z.as_ptr(), sums) }
     }
 
+    /// `out_i += factor_i · slope at v_i`; the rows of `out` and `v` lie one after the other.
+    pub(crate) fn add_slopes(
+        &self,
+        tile: Layout,
+        out: &mut [R],
+        v: &[R],
+        factors: &[R],
+        (a, b): (&[R], &[R]),
+        turned: Option<(&[R], usize)>,
+    ) {
+        self.check(tile, out.len().min(v.len()), &[a.len(), b.len()], &[factors.len()]);
+        if let Some((numbers, stride)) = turned {
+            self.check(Layout { stride, ..tile }, numbers.len(), &[], &[]);
+        }
+        let (numbers, stride) = turned.map_or((std::ptr::null(), 0), |(t, s)| (t.as_ptr(), s));
+        let slopes = Slopes { a: a.as_ptr(), b: b.as_ptr(), turned: numbers, stride };
+        let (out, v, factors) = (out.as_mut_ptr(), v.as_ptr(), factors.as_ptr());
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.add_slopes)(tile, out, v, factors, &slopes) }
+    }
+
     /// `out_m += Σ_i weights_i f_im`.
     pub(crate) fn weighted_columns(&self, tile: Layout, f: &[R], weights: &[R], out: &mut [R]) {
         self.check(tile, f.len(), &[out.len()], &[weights.len()]);
@@ -537,11 +701,19 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.residuals)(tile, k, a, rates, factors, floor) }
     }
 
-    /// `2^x` of every number; the length is a multiple of the vector length.
-    pub(crate) fn exp2(&self, x: &mut [R]) {
-        assert!(x.len().is_multiple_of(self.lanes));
+    /// `2^x` of the first `count` numbers; others that are in a vector with them become anything.
+    pub(crate) fn exp2(&self, x: &mut [R], count: usize) {
+        let count = count.next_multiple_of(self.lanes);
+        assert!(x.len() >= count);
         // SAFETY: the level was detected, and the length is whole vectors.
-        unsafe { (self.exp2_all)(x.len(), x.as_mut_ptr()) }
+        unsafe { (self.exp2_all)(count, x.as_mut_ptr()) }
+    }
+
+    /// `x ← scale · x`; the rows of `x` lie one after the other.
+    pub(crate) fn scale_all(&self, tile: Layout, x: &mut [R], scale: R) {
+        self.check(tile, x.len(), &[], &[]);
+        // SAFETY: the level was detected, and the slice was checked.
+        unsafe { (self.scale_all)(tile, x.as_mut_ptr(), scale) }
     }
 
     /// `factor · cos(2πx)` of every number; the length is a multiple of the vector length.

@@ -6,7 +6,8 @@ use std::arch::aarch64::*;
 macro_rules! neon {
     ($name:ident, $real:ty, $vector:ty, $count:expr, $splat:ident, $load:ident, $store:ident,
      $add:ident, $sub:ident, $mul:ident, $div:ident, $fma:ident, $max:ident, $min:ident, $round:ident,
-     $sum:ident, $largest:ident, $limit:expr, $power:expr) => {
+     $sum:ident, $largest:ident, $zip_low:ident, $zip_high:ident, $less:ident,
+     $select:ident, $limit:expr, $power:expr) => {
         #[derive(Clone, Copy)]
         pub(super) struct $name($vector);
 
@@ -78,6 +79,26 @@ macro_rules! neon {
                 }
             }
             #[inline(always)]
+            unsafe fn equals(self, o: Self) -> u32 {
+                let (mut own, mut other) = ([0.0; $count], [0.0; $count]);
+                // SAFETY: see above; the arrays are whole vectors.
+                unsafe {
+                    self.store(own.as_mut_ptr());
+                    o.store(other.as_mut_ptr());
+                }
+                (0..$count).fold(0, |bits, i| bits | u32::from(own[i] == other[i]) << i)
+            }
+            #[inline(always)]
+            unsafe fn below(self, o: Self) -> Self {
+                // SAFETY: see above.
+                unsafe { Self($select($less(self.0, o.0), self.0, $splat(<$real>::MIN))) }
+            }
+            #[inline(always)]
+            unsafe fn zip(self, o: Self) -> (Self, Self) {
+                // SAFETY: see above.
+                unsafe { (Self($zip_low(self.0, o.0)), Self($zip_high(self.0, o.0))) }
+            }
+            #[inline(always)]
             unsafe fn sum(self) -> $real {
                 // SAFETY: see above.
                 unsafe { $sum(self.0) }
@@ -135,6 +156,10 @@ neon!(
     vrndnq_f32,
     vaddvq_f32,
     vmaxvq_f32,
+    vzip1q_f32,
+    vzip2q_f32,
+    vcltq_f32,
+    vbslq_f32,
     250.0,
     power_f32
 );
@@ -156,6 +181,10 @@ neon!(
     vrndnq_f64,
     vaddvq_f64,
     vmaxvq_f64,
+    vzip1q_f64,
+    vzip2q_f64,
+    vcltq_f64,
+    vbslq_f64,
     2040.0,
     power_f64
 );

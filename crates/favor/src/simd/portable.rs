@@ -66,6 +66,20 @@ macro_rules! portable {
                 }))
             }
             #[inline(always)]
+            unsafe fn equals(self, o: Self) -> u32 {
+                (0..4).fold(0, |bits, i| bits | u32::from(self.0[i] == o.0[i]) << i)
+            }
+            #[inline(always)]
+            unsafe fn below(self, o: Self) -> Self {
+                let lower = |i: usize| if self.0[i] < o.0[i] { self.0[i] } else { <$real>::MIN };
+                Self(std::array::from_fn(lower))
+            }
+            #[inline(always)]
+            unsafe fn zip(self, o: Self) -> (Self, Self) {
+                let ([a, b, c, d], [e, f, g, h]) = (self.0, o.0);
+                (Self([a, e, b, f]), Self([c, g, d, h]))
+            }
+            #[inline(always)]
             unsafe fn sum(self) -> $real {
                 (self.0[0] + self.0[1]) + (self.0[2] + self.0[3])
             }

@@ -1,6 +1,6 @@
 //! Every level of the processor against plain arithmetic, and `2^x` over all of `f32`.
 
-use super::{Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real};
+use super::{Gather, Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real, Turn};
 use crate::draw::Stream;
 use rayon::prelude::*;
 
@@ -40,7 +40,8 @@ fn exp2_is_within_two_units_everywhere() {
                     .collect();
                 let mut x = inputs.clone();
                 x.resize(inputs.len().next_multiple_of(kernels.lanes), 0.0);
-                kernels.exp2(&mut x);
+                let count = x.len();
+                kernels.exp2(&mut x, count);
                 for (input, ours) in inputs.iter().zip(&x) {
                     let error = ulps(*ours, f64::from(*input).exp2());
                     if error > worst.0 || error.is_nan() {
@@ -62,7 +63,7 @@ fn exp2_of_doubles_is_within_two_units() {
             .map(|_| 2108.0 * stream.uniform() - 1082.0)
             .collect();
         let mut x = inputs.clone();
-        kernels.exp2(&mut x);
+        kernels.exp2(&mut x, inputs.len());
         for (input, ours) in inputs.iter().zip(&x) {
             let exact = input.exp2();
             // The reference itself is off by up to one unit; Miri adds some at random.
@@ -203,6 +204,145 @@ fn softmax_in_blocks_equals_softmax() {
             let exact = max + all.iter().map(|x| (x - max).exp2()).sum::<f64>().log2();
             let ours = e[row] + d[row].log2();
             assert!((ours - exact).abs() < 1e-10, "{}: {ours} against {exact}", kernels.name);
+        }
+    }
+}
+
+/// Every number of a turned matrix is where it belongs, and nothing between its rows is touched.
+#[test]
+fn turning_moves_every_number_to_its_place() {
+    fn check<R: Real>(kernels: &Kernels<R>) {
+        let mut stream = Stream::new(4, 4);
+        for _ in 0..if cfg!(miri) { 20 } else { 200 } {
+            let vectors = stream.index(4);
+            let width = if vectors == 0 { kernels.narrow } else { kernels.lanes * vectors };
+            let (rows, columns) = (stream.index(width + 1), 1 + stream.index(40));
+            let (row_stride, out_stride) = (columns + stream.index(3), width + stream.index(3));
+            let x: Vec<R> = (0..rows * row_stride).map(|n| R::from_f64(1.0 + n as f64)).collect();
+            let untouched = R::from_f64(-1.0);
+            let mut out = vec![untouched; columns * out_stride];
+            kernels.turn(&Turn { rows, columns, row_stride, width, out_stride }, &x, &mut out);
+            for l in 0..columns {
+                for j in 0..out_stride {
+                    let expected = match j {
+                        _ if j < rows => x[j * row_stride + l],
+                        _ if j < width => R::ZERO,
+                        _ => untouched,
+                    };
+                    assert_eq!(out[l * out_stride + j], expected, "{}", kernels.name);
+                }
+            }
+        }
+    }
+    f32::all_kernels().into_iter().for_each(check);
+    f64::all_kernels().into_iter().for_each(check);
+}
+
+/// Products of rows that lie anywhere, and sums of rows in groups, against their definitions.
+#[test]
+fn gathered_rows_follow_the_definition() {
+    fn check<R: Real>(kernels: &Kernels<R>, tolerance: f64) {
+        let mut stream = Stream::new(5, 5);
+        for case in 0..if cfg!(miri) { 10 } else { 100 } {
+            let vectors = stream.index(4);
+            let columns = if vectors == 0 { kernels.narrow } else { kernels.lanes * vectors };
+            let (depth, count, total) = (stream.index(20), stream.index(20), 30);
+            let real = |v: &[f64]| v.iter().map(|x| R::from_f64(*x)).collect::<Vec<R>>();
+            let (a, b) = (matrix(&mut stream, total * 20), matrix(&mut stream, depth * columns));
+            let rows: Vec<usize> = (0..count).map(|_| stream.index(total)).collect();
+            // Places that do not overlap, out of order.
+            let targets: Vec<usize> = (0..count).map(|n| (n * 7 % count) * (columns + 1)).collect();
+            let distinct: std::collections::HashSet<_> = targets.iter().collect();
+            if distinct.len() < count {
+                continue;
+            }
+            let mut out = vec![R::ZERO; count * (columns + 1)];
+            let shape = Gather { columns, depth, a_row: 20 };
+            kernels.gather(&shape, (&rows, &targets), &real(&a), &real(&b), &mut out);
+            for (row, target) in rows.iter().zip(&targets) {
+                for j in 0..columns {
+                    let sum: f64 = (0..depth).map(|k| a[row * 20 + k] * b[k * columns + j]).sum();
+                    let error = (out[target + j].to_f64() - sum).abs();
+                    assert!(error < tolerance, "{} case {case}: {error}", kernels.name);
+                }
+            }
+            let (room, width) = (1 + stream.index(9), kernels.lanes * (1 + stream.index(6)));
+            let starts: Vec<usize> = (0..1 + stream.index(4)).map(|_| stream.index(12)).collect();
+            let (weights, x) =
+                (matrix(&mut stream, starts.len() * room), matrix(&mut stream, 20 * width));
+            let start = matrix(&mut stream, width);
+            let mut sums = real(&start);
+            kernels.add_places(room, &starts, &real(&weights), &real(&x), &mut sums);
+            for l in 0..width {
+                let pairs = starts.iter().enumerate();
+                let all = pairs.flat_map(|(g, s)| (0..room).map(move |c| (g * room + c, s + c)));
+                let sum: f64 = all.map(|(w, row)| weights[w] * x[row * width + l]).sum();
+                let error = (sums[l].to_f64() - start[l] - sum).abs();
+                assert!(error < tolerance, "{} case {case}: {error}", kernels.name);
+            }
+        }
+    }
+    f32::all_kernels().into_iter().for_each(|k| check(k, 1e-4));
+    f64::all_kernels().into_iter().for_each(|k| check(k, 1e-13));
+}
+
+/// The largest products of a row against sorting, equal ones included, and how far a row exceeds a bound.
+#[test]
+fn largest_columns_are_those_of_a_stable_sort() {
+    fn check<R: Real>(kernels: &Kernels<R>) {
+        let mut stream = Stream::new(6, 6);
+        for _ in 0..if cfg!(miri) { 10 } else { 100 } {
+            let (rows, columns) = (1 + stream.index(5), kernels.lanes * (1 + stream.index(4)));
+            let most = 1 + stream.index(columns);
+            let tile = Layout { rows, columns, stride: columns + 2 };
+            // Small integers: many are equal, and their products are exact.
+            let mut draw = |n: usize| -> Vec<R> {
+                (0..n).map(|_| R::from_f64(stream.index(6) as f64)).collect()
+            };
+            let (t, z) = (draw(rows * tile.stride), draw(columns));
+            let (mut scores, mut out) = (vec![R::ZERO; columns], vec![usize::MAX; rows * most]);
+            kernels.largest_columns(tile, &t, &z, &mut scores, (&mut out, most));
+            let (terms, mut over) = (draw(rows), vec![R::ZERO; rows]);
+            kernels.most_over(tile, &t, &terms, &z, &mut over);
+            for i in 0..rows {
+                let row = &t[i * tile.stride..][..columns];
+                let score = |j: &usize| (row[*j] * z[*j]).to_f64();
+                let mut order: Vec<usize> = (0..columns).collect();
+                order.sort_by(|a, b| score(b).total_cmp(&score(a)));
+                assert_eq!(out[i * most..][..most], order[..most], "{}", kernels.name);
+                let rise = row.iter().zip(&z).map(|(x, z)| (*x + terms[i] - *z).to_f64());
+                let most = rise.fold(f64::MIN, f64::max);
+                assert_eq!(over[i].to_f64(), most, "{}", kernels.name);
+            }
+        }
+    }
+    f32::all_kernels().into_iter().for_each(check);
+    f64::all_kernels().into_iter().for_each(check);
+}
+
+/// Slopes of row terms against their definition, with the other row and without.
+#[test]
+fn slopes_follow_the_definition() {
+    for kernels in f64::all_kernels() {
+        let mut stream = Stream::new(7, 7);
+        let (rows, columns) = (5, 3 * kernels.lanes);
+        let tile = Layout { rows, columns, stride: columns };
+        let stride = columns + kernels.lanes;
+        let mut draw = |n: usize| matrix(&mut stream, n);
+        let (start, v, factors) = (draw(rows * columns), draw(rows * columns), draw(rows));
+        let (a, b, turned) = (draw(columns), draw(columns), draw(rows * stride));
+        for with in [false, true] {
+            let mut out = start.clone();
+            let other = with.then_some((&turned[..], stride));
+            kernels.add_slopes(tile, &mut out, &v, &factors, (&a, &b), other);
+            for (i, factor) in factors.iter().enumerate() {
+                for l in 0..columns {
+                    let at = i * columns + l;
+                    let other = if with { turned[i * stride + l] } else { 0.0 };
+                    let expected = start[at] + factor * (2.0 * a[l] * v[at] + b[l] - other);
+                    assert!((out[at] - expected).abs() < 1e-13, "{}", kernels.name);
+                }
+            }
         }
     }
 }

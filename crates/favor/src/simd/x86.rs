@@ -98,6 +98,29 @@ impl Lanes for Avx512F32 {
         Self(unsafe { _mm512_scalef_ps(self.0, n.0) })
     }
     #[inline(always)]
+    unsafe fn equals(self, o: Self) -> u32 {
+        // SAFETY: the level is supported.
+        unsafe { u32::from(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.0, o.0)) }
+    }
+    #[inline(always)]
+    unsafe fn below(self, o: Self) -> Self {
+        // SAFETY: the level is supported.
+        unsafe {
+            let lower = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, o.0);
+            Self(_mm512_mask_blend_ps(lower, _mm512_set1_ps(f32::MIN), self.0))
+        }
+    }
+    #[inline(always)]
+    unsafe fn zip(self, o: Self) -> (Self, Self) {
+        // SAFETY: the level is supported.
+        unsafe {
+            let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            let high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+            let pick = |which| Self(_mm512_permutex2var_ps(self.0, which, o.0));
+            (pick(low), pick(high))
+        }
+    }
+    #[inline(always)]
     unsafe fn sum(self) -> f32 {
         // SAFETY: the level is supported.
         unsafe { _mm512_reduce_add_ps(self.0) }
@@ -136,6 +159,29 @@ impl Lanes for Avx512F64 {
     unsafe fn times_power_of_two(self, n: Self) -> Self {
         // SAFETY: the level is supported.
         Self(unsafe { _mm512_scalef_pd(self.0, n.0) })
+    }
+    #[inline(always)]
+    unsafe fn equals(self, o: Self) -> u32 {
+        // SAFETY: the level is supported.
+        unsafe { u32::from(_mm512_cmp_pd_mask::<_CMP_EQ_OQ>(self.0, o.0)) }
+    }
+    #[inline(always)]
+    unsafe fn below(self, o: Self) -> Self {
+        // SAFETY: the level is supported.
+        unsafe {
+            let lower = _mm512_cmp_pd_mask::<_CMP_LT_OQ>(self.0, o.0);
+            Self(_mm512_mask_blend_pd(lower, _mm512_set1_pd(f64::MIN), self.0))
+        }
+    }
+    #[inline(always)]
+    unsafe fn zip(self, o: Self) -> (Self, Self) {
+        // SAFETY: the level is supported.
+        unsafe {
+            let low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+            let high = _mm512_add_epi64(low, _mm512_set1_epi64(4));
+            let pick = |which| Self(_mm512_permutex2var_pd(self.0, which, o.0));
+            (pick(low), pick(high))
+        }
     }
     #[inline(always)]
     unsafe fn sum(self) -> f64 {
@@ -187,6 +233,32 @@ impl Lanes for Avx2F32 {
             let power = |n| _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, bias)));
             let first = _mm256_mul_ps(self.0, power(half));
             Self(_mm256_mul_ps(first, power(_mm256_sub_epi32(n, half))))
+        }
+    }
+    #[inline(always)]
+    unsafe fn equals(self, o: Self) -> u32 {
+        // SAFETY: the level is supported.
+        unsafe {
+            let equal = _mm256_cmp_ps::<_CMP_EQ_OQ>(self.0, o.0);
+            _mm256_movemask_ps(equal).cast_unsigned()
+        }
+    }
+    #[inline(always)]
+    unsafe fn below(self, o: Self) -> Self {
+        // SAFETY: the level is supported.
+        unsafe {
+            let lower = _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, o.0);
+            Self(_mm256_blendv_ps(_mm256_set1_ps(f32::MIN), self.0, lower))
+        }
+    }
+    #[inline(always)]
+    unsafe fn zip(self, o: Self) -> (Self, Self) {
+        // SAFETY: the level is supported.
+        unsafe {
+            // Within halves of the vectors first.
+            let (even, odd) = (_mm256_unpacklo_ps(self.0, o.0), _mm256_unpackhi_ps(self.0, o.0));
+            let low = _mm256_permute2f128_ps::<0x20>(even, odd);
+            (Self(low), Self(_mm256_permute2f128_ps::<0x31>(even, odd)))
         }
     }
     #[inline(always)]
@@ -245,6 +317,32 @@ impl Lanes for Avx2F64 {
             };
             let first = _mm256_mul_pd(self.0, power(half));
             Self(_mm256_mul_pd(first, power(_mm_sub_epi32(n, half))))
+        }
+    }
+    #[inline(always)]
+    unsafe fn equals(self, o: Self) -> u32 {
+        // SAFETY: the level is supported.
+        unsafe {
+            let equal = _mm256_cmp_pd::<_CMP_EQ_OQ>(self.0, o.0);
+            _mm256_movemask_pd(equal).cast_unsigned()
+        }
+    }
+    #[inline(always)]
+    unsafe fn below(self, o: Self) -> Self {
+        // SAFETY: the level is supported.
+        unsafe {
+            let lower = _mm256_cmp_pd::<_CMP_LT_OQ>(self.0, o.0);
+            Self(_mm256_blendv_pd(_mm256_set1_pd(f64::MIN), self.0, lower))
+        }
+    }
+    #[inline(always)]
+    unsafe fn zip(self, o: Self) -> (Self, Self) {
+        // SAFETY: the level is supported.
+        unsafe {
+            // Within halves of the vectors first.
+            let (even, odd) = (_mm256_unpacklo_pd(self.0, o.0), _mm256_unpackhi_pd(self.0, o.0));
+            let low = _mm256_permute2f128_pd::<0x20>(even, odd);
+            (Self(low), Self(_mm256_permute2f128_pd::<0x31>(even, odd)))
         }
     }
     #[inline(always)]

@@ -88,3 +88,23 @@ fn one_map_serves_many_threads_at_once() {
         });
     }
 }
+
+/// The other levels of the processor, each in a process of its own: as right as the best one, and as free of
+/// the number of threads.
+#[test]
+fn lower_levels_keep_what_the_best_one_keeps() {
+    let tests = [
+        "engine::threads_change_nothing",
+        "engine::engine_equals_the_plain_way",
+        "hybrid::threads_change_no_bit",
+        "hybrid::the_engine_follows_the_definition",
+        "hybrid::narrow_gradients_follow_wide_ones",
+    ];
+    for level in ["AVX2", "portable"] {
+        let mut run = std::process::Command::new(std::env::current_exe().unwrap());
+        let out = run.arg("--exact").args(tests).env("FAVOR_SIMD", level).output().unwrap();
+        let text = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success(), "{level}: {text}");
+        assert!(text.contains(&format!("{} passed", tests.len())), "{level}: {text}");
+    }
+}

@@ -12,10 +12,9 @@ use crate::Result;
 use crate::engine::tensor::Scalar;
 use crate::engine::tensor::Strided;
 use crate::engine::tile::Sums;
-use crate::engine::tile::add_outer;
-use crate::engine::tile::{Product, Scratch};
+use crate::engine::tile::{Product, Scratch, Triangle, add_outer};
 use crate::map::PackedMap;
-use crate::simd::{Gemm, GemmTransposed, Layout, Prefetch, Real};
+use crate::simd::{Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real, Turn};
 use rayon::prelude::*;
 
 /// Tokens of a tile.
@@ -100,6 +99,10 @@ pub(crate) struct Walk<'m, R: Real> {
     queries: Scratch<R>,
     /// Products of the features of the tile's queries and keys, zero above the diagonal.
     weights: Vec<R>,
+    /// The features of the tile's keys, one column per key.
+    turned: Vec<R>,
+    /// One number per row.
+    sums_of_rows: Vec<R>,
     /// Exponents as the tile's first query sees them, and as its last.
     first: Vec<R>,
     last: Vec<R>,
@@ -117,8 +120,9 @@ pub(crate) struct Loaded<'w, R: Real> {
     /// Features and denominators of the tile's queries.
     pub(crate) queries: &'w mut Scratch<R>,
     pub(crate) key_rows: &'w [usize],
-    /// `P_i·F_j` for keys that query `i` sees, zero for the others.
+    /// `P_i·F_j` for keys that query `i` sees, zero for the others; `weight_stride` numbers per row.
     pub(crate) weights: &'w [R],
+    pub(crate) weight_stride: usize,
     pub(crate) start: usize,
     pub(crate) rows: usize,
     /// Projections of the tile's keys, laid out as their features; empty unless they are kept.
@@ -134,6 +138,8 @@ impl<'m, R: Real> Walk<'m, R> {
             keys: Scratch::new(&map.key, columns, rows),
             queries: Scratch::new(&map.query, columns, rows),
             weights: vec![],
+            turned: vec![],
+            sums_of_rows: vec![],
             first: vec![R::ZERO; width],
             last: vec![R::ZERO; width],
             totals: vec![R::ZERO; width],
@@ -190,20 +196,20 @@ impl<'m, R: Real> Walk<'m, R> {
         Ok(())
     }
 
-    /// A tile with exponents that were noted before, going back.
+    /// A tile with exponents and row terms of keys that were noted before, going back.
     pub(crate) fn reload<'w, T: Scalar<Real = R>>(
         &'w mut self,
         (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
         key_rows: &'w [usize],
         rows: &[usize],
-        exponents: &[R],
+        (exponents, key_terms): (&[R], &[R]),
     ) -> Result<Loaded<'w, R>> {
         self.sums.exponents.copy_from_slice(exponents);
         // Exponents of keys, from this tile or before it, are finite.
         self.sums.keys = usize::from(exponents[0].is_finite());
         if !key_rows.is_empty() {
             self.keys.project(&self.map.key, "keys", k, key_rows)?;
-            self.keys.compute_terms(&self.map.key, key_rows.len());
+            self.keys.terms[..key_rows.len()].copy_from_slice(key_terms);
         }
         self.features((q, v), key_rows, rows)
     }
@@ -253,8 +259,10 @@ impl<'m, R: Real> Walk<'m, R> {
         rows: &[usize],
     ) -> Result<Loaded<'w, R>> {
         let Self { map, sums, keys, queries, weights, totals, projections, .. } = self;
+        let (turned, sums_of_rows) = (&mut self.turned, &mut self.sums_of_rows);
         let (start, count) = (rows[0], key_rows.len());
         let kernels = keys.kernels;
+        let weight_stride = count.next_multiple_of(kernels.lanes);
         if count > 0 {
             keys.pack_values("values", v, key_rows)?;
             let tile = keys.tile(&map.key, count);
@@ -270,8 +278,7 @@ impl<'m, R: Real> Walk<'m, R> {
         }
         queries.project(&map.query, "queries", q, rows)?;
         let tile = queries.tile(&map.query, rows.len());
-        weights.clear();
-        weights.resize(rows.len() * count, R::ZERO);
+        weights.resize(rows.len() * weight_stride, R::ZERO);
         if sums.keys == 0 && count == 0 {
             // No key yet: there is nothing for features to be relative to.
             queries.features[..rows.len() * tile.stride].fill(R::ZERO);
@@ -290,29 +297,37 @@ impl<'m, R: Real> Walk<'m, R> {
                 terms,
                 row_exponents,
             );
+            let pairs = PairProduct {
+                kernels,
+                left: (features, tile.stride),
+                rows: rows.len(),
+                right: (&keys.features, keys.stride),
+                columns: count,
+                depth: map.key.features,
+            };
             let seen = |i: usize| key_rows.partition_point(|&j| j <= start + i);
-            for first in (0..rows.len()).step_by(STRIP) {
-                let strip = STRIP.min(rows.len() - first);
-                let inner = GemmTransposed {
-                    rows: strip,
-                    columns: seen(first + strip - 1),
-                    depth: map.key.features.next_multiple_of(kernels.lanes),
-                    a_row: tile.stride,
-                    b_row: keys.stride,
-                    c_row: count,
-                };
-                let (left, out) = (&features[first * tile.stride..], &mut weights[first * count..]);
-                kernels.inner(&inner, left, &keys.features, out);
-            }
-            for (i, row) in weights.chunks_mut(count.max(1)).enumerate() {
+            pairs.run(seen, turned, (weights, weight_stride));
+            for (i, row) in weights.chunks_mut(weight_stride.max(1)).enumerate() {
                 row[seen(i)..].fill(R::ZERO);
-                let own: f64 = row[..seen(i)].iter().map(|w| w.to_f64()).sum();
-                terms[i] = R::from_f64(terms[i].to_f64() + own);
             }
+            let tile = Layout { rows: rows.len(), columns: weight_stride, stride: weight_stride };
+            sums_of_rows.resize(rows.len(), R::ZERO);
+            kernels.row_sums(tile, weights, sums_of_rows);
+            terms.iter_mut().zip(sums_of_rows).for_each(|(term, own)| *term = *term + *own);
         }
         let rows = rows.len();
         let projections = projections.as_deref().unwrap_or(&[]);
-        Ok(Loaded { sums, keys, queries, key_rows, weights, start, rows, projections })
+        Ok(Loaded {
+            sums,
+            keys,
+            queries,
+            key_rows,
+            weights,
+            weight_stride,
+            start,
+            rows,
+            projections,
+        })
     }
 
     /// Adds the tile's keys to the sums.
@@ -331,6 +346,83 @@ impl<'m, R: Real> Walk<'m, R> {
     }
 }
 
+/// Inner products of the rows of a tile with rows of its keys, as far as they are seen.
+pub(crate) struct PairProduct<'a, R: Real> {
+    pub(crate) kernels: &'a Kernels<R>,
+    /// With the strides of the rows.
+    pub(crate) left: (&'a [R], usize),
+    pub(crate) rows: usize,
+    pub(crate) right: (&'a [R], usize),
+    pub(crate) columns: usize,
+    pub(crate) depth: usize,
+}
+
+impl<R: Real> Loaded<'_, R> {
+    /// Weights of pairs laid out as those of the tile, as each query sees its keys.
+    pub(crate) fn with_seen(&self, weights: &[R], use_them: impl FnOnce(&Triangle<'_, R>)) {
+        let seen =
+            |_: usize, last: usize| (0, self.key_rows.partition_point(|&j| j < self.start + last));
+        use_them(&Triangle { weights, strides: (self.weight_stride, 1), columns: &seen });
+    }
+
+    /// The same as each key is seen by queries: one row per key.
+    pub(crate) fn with_seeing(&self, weights: &[R], use_them: impl FnOnce(&Triangle<'_, R>)) {
+        let seeing =
+            |first: usize, _: usize| (self.key_rows[first].saturating_sub(self.start), self.rows);
+        use_them(&Triangle { weights, strides: (1, self.weight_stride), columns: &seeing });
+    }
+}
+
+impl<R: Real> PairProduct<'_, R> {
+    /// Writes rows of whole vectors to `out`, right in the first `seen(i)` columns of row `i`. `turned` is
+    /// memory for the right side with one column per row.
+    pub(crate) fn run(
+        self,
+        seen: impl Fn(usize) -> usize,
+        turned: &mut Vec<R>,
+        (out, out_stride): (&mut [R], usize),
+    ) {
+        let Self { kernels, left, rows, right, columns, depth } = self;
+        // One or two rows are no product: turning the other side would take longer than they do.
+        if rows <= 2 {
+            let inner = GemmTransposed {
+                rows,
+                columns,
+                depth: depth.next_multiple_of(kernels.lanes),
+                a_row: left.1,
+                b_row: right.1,
+                c_row: out_stride,
+            };
+            return kernels.inner(&inner, left.0, right.0, out);
+        }
+        turned.resize(depth * out_stride, R::ZERO);
+        let turn = Turn {
+            rows: columns,
+            columns: depth,
+            row_stride: right.1,
+            width: out_stride,
+            out_stride,
+        };
+        kernels.turn(&turn, right.0, turned);
+        for first in (0..rows).step_by(STRIP) {
+            let strip = STRIP.min(rows - first);
+            let shape = Gemm {
+                rows: strip,
+                columns: seen(first + strip - 1).next_multiple_of(kernels.lanes),
+                depth,
+                a: (left.1, 1),
+                b_row: out_stride,
+                b_panel: 2 * kernels.lanes,
+                c_row: out_stride,
+                accumulate: false,
+                in_parts: false,
+                prefetch: Prefetch::default(),
+            };
+            kernels.gemm(&shape, &left.0[first * left.1..], turned, &mut out[first * out_stride..]);
+        }
+    }
+}
+
 /// The outputs of a tile.
 fn write_outputs<T: Scalar>(
     mut tile: Loaded<'_, T::Real>,
@@ -345,29 +437,14 @@ fn write_outputs<T: Scalar>(
 
 /// The numerators of a tile, in the values of its queries.
 pub(crate) fn write_numerators<R: Real>(tile: &mut Loaded<'_, R>, depth: usize) {
-    let Loaded { sums, keys, queries, key_rows, weights, start, rows, .. } = tile;
+    let Loaded { sums, keys, queries, key_rows, weights, weight_stride, start, rows, .. } = tile;
     let (start, rows) = (*start, *rows);
     let Scratch { kernels, features, values, value_width, stride, .. } = &mut **queries;
     let right = (&sums.values[..], sums.width);
     Product::new(kernels, (features, *stride), rows).rows(depth, right, values);
-    let count = key_rows.len();
-    for first in (0..rows).step_by(STRIP) {
-        let strip = STRIP.min(rows - first);
-        let shape = Gemm {
-            rows: strip,
-            columns: *value_width,
-            depth: key_rows.partition_point(|&j| j < start + first + strip),
-            a: (count, 1),
-            b_row: *value_width,
-            b_panel: 2 * kernels.lanes,
-            c_row: *value_width,
-            accumulate: true,
-            in_parts: false,
-            prefetch: Prefetch::default(),
-        };
-        let out = &mut values[first * *value_width..];
-        kernels.gemm(&shape, &weights[first * count..], &keys.values, out);
-    }
+    let seen = |_: usize, last: usize| (0, key_rows.partition_point(|&j| j < start + last));
+    let pairs = Triangle { weights, strides: (*weight_stride, 1), columns: &seen };
+    pairs.add_product(kernels, rows, (&keys.values, *value_width, *value_width), values);
 }
 
 /// Zeros the columns beyond the last feature.

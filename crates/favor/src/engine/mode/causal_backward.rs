@@ -5,14 +5,14 @@
 //! only fall, so the gradients of the sums only shrink: nothing overflows.
 
 use super::backward::{HeadGradients, HeadInputs};
-use super::causal::{Loaded, Walk};
+use super::causal::{Loaded, PairProduct, Walk};
 use super::forward::visible;
 use crate::engine::tensor::Scalar;
 use crate::engine::tile::Sums;
-use crate::engine::tile::{GradientTile, OutputGradients, SumGradients, add_outer, feature_panels};
+use crate::engine::tile::{GradientTile, OutputGradients, SumGradients, add_outer};
 use crate::engine::tile::{Product, write_rows};
-use crate::map::PackedMap;
-use crate::simd::{Constants, Gemm, GemmTransposed, Prefetch, Real};
+use crate::map::{PackedMap, Panels};
+use crate::simd::{Constants, Real};
 use crate::{Float, Result};
 
 /// What the walk back needs to know of a tile.
@@ -21,6 +21,20 @@ pub(super) struct Stop<R> {
     pub(super) end: usize,
     pub(super) exponents: Vec<R>,
     pub(super) denominators: Vec<R>,
+    /// The row terms of its keys.
+    pub(super) key_terms: Vec<R>,
+}
+
+impl<R: Real> Stop<R> {
+    pub(super) fn new(loaded: &Loaded<'_, R>, denominators: Vec<R>) -> Self {
+        Self {
+            start: loaded.start,
+            end: loaded.start + loaded.rows,
+            exponents: loaded.sums.exponents.clone(),
+            denominators,
+            key_terms: loaded.keys.terms[..loaded.key_rows.len()].to_vec(),
+        }
+    }
 }
 
 /// The gradients with respect to queries, keys and values.
@@ -34,27 +48,35 @@ pub(crate) fn backward_causal<T: Scalar>(
 }
 
 /// `w_ij = g_i·v_j + δ_i` for keys that query `i` sees, zero for the others.
-pub(super) fn pair_gradients<R: Real>(
-    loaded: &Loaded<'_, R>,
-    outputs: &OutputGradients<R>,
-    weights: &mut Vec<R>,
-) {
-    let count = loaded.key_rows.len();
-    weights.resize(loaded.rows * count, R::ZERO);
-    let inner = GemmTransposed {
-        rows: loaded.rows,
-        columns: count,
-        depth: outputs.width,
-        a_row: outputs.width,
-        b_row: loaded.keys.value_width,
-        c_row: count,
-    };
-    loaded.keys.kernels.inner(&inner, &outputs.g, &loaded.keys.values, weights);
-    for (i, row) in weights.chunks_mut(count.max(1)).enumerate() {
-        let seen = loaded.key_rows.partition_point(|&j| j <= loaded.start + i);
-        let delta = outputs.delta[i].to_f64();
-        row[..seen].iter_mut().for_each(|w| *w = R::from_f64(w.to_f64() + delta));
-        row[seen..].fill(R::ZERO);
+pub(super) struct PairGradients<R> {
+    /// Laid out as the weights of the tile are.
+    pub(super) weights: Vec<R>,
+    turned: Vec<R>,
+}
+
+impl<R: Real> PairGradients<R> {
+    pub(super) fn new() -> Self {
+        Self { weights: vec![], turned: vec![] }
+    }
+
+    pub(super) fn load(&mut self, loaded: &Loaded<'_, R>, outputs: &OutputGradients<R>) {
+        let (count, stride) = (loaded.key_rows.len(), loaded.weight_stride);
+        self.weights.resize(loaded.rows * stride, R::ZERO);
+        let pairs = PairProduct {
+            kernels: loaded.keys.kernels,
+            left: (&outputs.g, outputs.width),
+            rows: loaded.rows,
+            right: (&loaded.keys.values, loaded.keys.value_width),
+            columns: count,
+            depth: outputs.width,
+        };
+        let seen = |i: usize| loaded.key_rows.partition_point(|&j| j <= loaded.start + i);
+        pairs.run(seen, &mut self.turned, (&mut self.weights, stride));
+        for (i, row) in self.weights.chunks_mut(stride.max(1)).enumerate() {
+            let delta = outputs.delta[i];
+            row[..seen(i)].iter_mut().for_each(|w| *w = *w + delta);
+            row[seen(i)..].fill(R::ZERO);
+        }
     }
 }
 
@@ -66,7 +88,8 @@ fn query_gradients<T: Scalar>(
     let mut walk = Walk::new(map, Sums::new(&map.key, head.v.columns), head.v.columns, head.q.rows);
     let mut gradient = GradientTile::new(&map.query, walk.query_scratch());
     let mut outputs = OutputGradients::new(walk.query_scratch().capacity, head.v.columns);
-    let mut weights = vec![];
+    let mut pairs = PairGradients::new();
+    let mut panels = Panels::zeros(map.query.features, outputs.width);
     let mut stops = vec![];
     let inputs = (head.q, head.k, head.v);
     walk.visit(inputs, head.mask, (0, head.q.rows), &mut |loaded| {
@@ -75,19 +98,15 @@ fn query_gradients<T: Scalar>(
         let rows: Vec<usize> = (start..end).collect();
         outputs.load(head.out, head.grad, &rows, &loaded.queries.terms)?;
         let tile = loaded.queries.tile(side, rows.len());
-        let panels = feature_panels(&loaded.sums.values, loaded.sums.width, side.features);
+        panels.turn_rows(&loaded.sums.values, loaded.sums.width, side.features);
         gradient.through_sums(&panels, tile, &outputs.g, outputs.width);
-        pair_gradients(&loaded, &outputs, &mut weights);
-        let count = loaded.key_rows.len();
-        gradient.within_tile(tile, count, (&weights, (count, 1)), &loaded.keys.features);
+        pairs.load(&loaded, &outputs);
+        loaded.with_seen(&pairs.weights, |pairs| {
+            gradient.within_tile(tile, pairs, &loaded.keys.features);
+        });
         let totals = &loaded.sums.totals;
         gradient.finish(side, loaded.queries, &outputs.delta, totals, false, &rows, 0, out);
-        stops.push(Stop {
-            start,
-            end,
-            exponents: loaded.sums.exponents.clone(),
-            denominators: loaded.queries.terms[..rows.len()].to_vec(),
-        });
+        stops.push(Stop::new(&loaded, loaded.queries.terms[..rows.len()].to_vec()));
         Ok(())
     })?;
     Ok(stops)
@@ -106,7 +125,8 @@ pub(super) fn key_gradients<T: Scalar>(
     let mut gradient = GradientTile::new(side, walk.key_scratch());
     let mut outputs = OutputGradients::new(walk.query_scratch().capacity, columns);
     let mut through = SumGradients::like(&walk.sums);
-    let mut weights = vec![];
+    let mut pairs = PairGradients::new();
+    let mut panels = Panels::zeros(side.features, outputs.width);
     let mut values = walk.key_scratch().values.clone();
     let ones = vec![T::Real::ONE; walk.key_scratch().capacity];
     let mut exponents: Option<&[T::Real]> = None;
@@ -119,7 +139,7 @@ pub(super) fn key_gradients<T: Scalar>(
         let rows: Vec<usize> = (stop.start..stop.end).collect();
         let key_rows = visible(head.mask, stop.start, stop.end);
         let inputs = (head.q, head.k, head.v);
-        let loaded = walk.reload(inputs, &key_rows, &rows, &stop.exponents)?;
+        let loaded = walk.reload(inputs, &key_rows, &rows, (&stop.exponents, &stop.key_terms))?;
         outputs.load(head.out, head.grad, &rows, &stop.denominators)?;
         let (kernels, count) = (loaded.keys.kernels, loaded.key_rows.len());
         let query_tile = loaded.queries.tile(&map.query, rows.len());
@@ -129,26 +149,18 @@ pub(super) fn key_gradients<T: Scalar>(
             let features = (&loaded.keys.features[..], tile.stride);
             let right = (&through.values[..], through.width);
             Product::new(kernels, features, count).rows(side.features, right, &mut values);
-            let shape = Gemm {
-                rows: count,
-                columns: outputs.width,
-                depth: rows.len(),
-                a: (1, count),
-                b_row: outputs.width,
-                b_panel: 2 * kernels.lanes,
-                c_row: outputs.width,
-                accumulate: true,
-                in_parts: false,
-                prefetch: Prefetch::default(),
-            };
-            kernels.gemm(&shape, loaded.weights, &outputs.g, &mut values);
+            loaded.with_seeing(loaded.weights, |pairs| {
+                let right = (&outputs.g[..], outputs.width, outputs.width);
+                pairs.add_product(kernels, count, right, &mut values);
+            });
             write_rows(&values, outputs.width, loaded.key_rows, 0, columns, out_v);
             // Keys, likewise.
-            let panels = feature_panels(&through.values, through.width, side.features);
+            panels.turn_rows(&through.values, through.width, side.features);
             gradient.through_sums(&panels, tile, &loaded.keys.values, loaded.keys.value_width);
-            pair_gradients(&loaded, &outputs, &mut weights);
-            let left = (&weights[..], (1, count));
-            gradient.within_tile(tile, rows.len(), left, &loaded.queries.features);
+            pairs.load(&loaded, &outputs);
+            loaded.with_seeing(&pairs.weights, |pairs| {
+                gradient.within_tile(tile, pairs, &loaded.queries.features);
+            });
             let totals = &through.totals;
             gradient.finish(side, loaded.keys, &ones, totals, true, loaded.key_rows, 0, out_k);
         }

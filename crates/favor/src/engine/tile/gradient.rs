@@ -56,8 +56,9 @@ impl<R: Real> SumGradients<R> {
 
 /// A matrix with one row per feature, packed for products over its columns; zero beyond the features.
 pub(crate) fn feature_panels<R: Real>(values: &[R], width: usize, features: usize) -> Panels<R> {
-    let entry = |m: usize, c: usize| if m < features { values[m * width + c] } else { R::ZERO };
-    Panels::from_fn(features, width, entry)
+    let mut panels = Panels::zeros(features, width);
+    panels.turn_rows(values, width, features);
+    panels
 }
 
 /// `g` and `δ` of a tile of queries.
@@ -147,28 +148,10 @@ impl<R: Real> GradientTile<R> {
             .all_panels(panels, (&mut self.logs, tile.stride));
     }
 
-    /// `logs += weights · features`: the part within the tile. `weights` has `depth` columns at the
-    /// given strides; `features` has rows `tile.stride` apart.
-    pub(crate) fn within_tile(
-        &mut self,
-        tile: Layout,
-        depth: usize,
-        weights: (&[R], (usize, usize)),
-        features: &[R],
-    ) {
-        let shape = Gemm {
-            rows: tile.rows,
-            columns: tile.columns,
-            depth,
-            a: weights.1,
-            b_row: tile.stride,
-            b_panel: 2 * self.kernels.lanes,
-            c_row: tile.stride,
-            accumulate: true,
-            in_parts: false,
-            prefetch: Prefetch::default(),
-        };
-        self.kernels.gemm(&shape, weights.0, features, &mut self.logs);
+    /// `logs += weights · features`: the part within the tile. `features` has rows `tile.stride` apart.
+    pub(crate) fn within_tile(&mut self, tile: Layout, pairs: &Triangle<'_, R>, features: &[R]) {
+        let (columns, stride) = (tile.columns, tile.stride);
+        pairs.add_product(self.kernels, tile.rows, (features, columns, stride), &mut self.logs);
     }
 
     /// From the gradients of the log-features to those of the inputs: row `i` of the tile is written
@@ -237,19 +220,56 @@ impl<R: Real> GradientTile<R> {
             Product::new(self.kernels, (&scratch.vectors, width), rows)
                 .all_panels(&dense.gram, out);
         }
-        let twice = R::ONE + R::ONE;
-        for i in 0..rows {
-            // The row term's slope is to the base two.
-            let sum = R::from_f64(self.row_sums[i].to_f64() * std::f64::consts::LN_2);
-            let v = &scratch.vectors[i * width..(i + 1) * width];
-            let out = &mut self.vectors[i * width..(i + 1) * width];
-            let parameters = side.row_a.iter().zip(&side.row_b);
-            for ((out, v), (a, b)) in out.iter_mut().zip(v).zip(parameters) {
-                *out = *out + sum * (twice * *a * *v + *b);
-            }
-            if turned_width > 0 {
-                let turned = &self.turned[i * turned_width..][..side.dim];
-                out.iter_mut().zip(turned).for_each(|(o, t)| *o = *o - sum * *t);
+        // The row term's slope is to the base two. Columns beyond the dimension are not looked at.
+        let ln_2 = R::from_f64(std::f64::consts::LN_2);
+        self.row_sums[..rows].iter_mut().for_each(|sum| *sum = *sum * ln_2);
+        let turned = (turned_width > 0).then_some((&self.turned[..], turned_width));
+        let tile = Layout { rows, columns: width, stride: width };
+        let (vectors, v) = (&mut self.vectors, &scratch.vectors);
+        let slope = (&side.row_a[..], &side.row_b[..]);
+        self.kernels.add_slopes(tile, vectors, v, &self.row_sums, slope, turned);
+    }
+}
+
+/// Weights of the pairs of a tile, of which each row has only some that are not zero.
+pub(crate) struct Triangle<'a, R> {
+    pub(crate) weights: &'a [R],
+    /// From one row to the next, and from one column to the next.
+    pub(crate) strides: (usize, usize),
+    /// The columns that rows `first..last` have.
+    pub(crate) columns: &'a dyn Fn(usize, usize) -> (usize, usize),
+}
+
+impl<R: Real> Triangle<'_, R> {
+    /// Rows that are multiplied together.
+    const STRIP: usize = 12;
+
+    /// `out += weights · right`; rows of `right` and `out` have the same width and stride.
+    pub(crate) fn add_product(
+        &self,
+        kernels: &Kernels<R>,
+        rows: usize,
+        (right, width, stride): (&[R], usize, usize),
+        out: &mut [R],
+    ) {
+        for first in (0..rows).step_by(Self::STRIP) {
+            let last = (first + Self::STRIP).min(rows);
+            let (start, end) = (self.columns)(first, last);
+            let shape = Gemm {
+                rows: last - first,
+                columns: width,
+                depth: end.saturating_sub(start),
+                a: self.strides,
+                b_row: stride,
+                b_panel: 2 * kernels.lanes,
+                c_row: stride,
+                accumulate: true,
+                in_parts: false,
+                prefetch: Prefetch::default(),
+            };
+            if shape.depth > 0 {
+                let weights = &self.weights[first * self.strides.0 + start * self.strides.1..];
+                kernels.gemm(&shape, weights, &right[start * stride..], &mut out[first * stride..]);
             }
         }
     }

@@ -6,7 +6,9 @@ mod multiply;
 mod packing;
 mod sums;
 
-pub(crate) use gradient::{GradientTile, OutputGradients, SumGradients, add_outer, feature_panels};
+pub(crate) use gradient::{
+    GradientTile, OutputGradients, SumGradients, Triangle, add_outer, feature_panels,
+};
 pub(crate) use multiply::Product;
 pub(crate) use packing::{pack_rows, packed_rows, squared_norm};
 pub(crate) use sums::Sums;

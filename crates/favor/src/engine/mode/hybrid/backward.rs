@@ -10,14 +10,17 @@ use super::lists::Lists;
 use super::rows::QueryRows;
 use super::tile::{visit_global, visit_window};
 use super::{Hybrid, Shape};
-use crate::Result;
 use crate::engine::mode::backward::{HeadGradients, HeadInputs, key_gradients};
-use crate::engine::mode::causal_backward::{self, Stop, pair_gradients};
+use crate::engine::mode::causal_backward::{self, PairGradients, Stop};
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{
     GradientTile, OutputGradients, Scratch, SumGradients, add_outer, feature_panels,
 };
-use crate::map::Cached;
+use crate::map::{Cached, Panels};
+use crate::{Float, Result};
+
+/// How far exponents may rise before the gradients of members are added to those of their keys.
+const MOST_RISE: f64 = 40.0;
 
 /// What is the same for all tiles of a head.
 struct Way<'h, R: Cached> {
@@ -147,7 +150,7 @@ impl<R: Cached> Hybrid<'_, R> {
         gradients: HeadGradients<'_, T>,
     ) -> Result<()> {
         let HeadInputs { q, k, v, mask, .. } = head;
-        let known = self.know((k, v), mask)?;
+        let known = self.know((k, v), mask, true)?;
         if known.sums.keys == 0 {
             return Ok(());
         }
@@ -171,12 +174,12 @@ impl<R: Cached> Hybrid<'_, R> {
                     visit_window(self, false, positions, block, visitor);
                 });
                 if let Some(gradient) = way.window.take() {
-                    way.keys.add(block, &gradient);
+                    way.keys.add(&[(block.view(), gradient)]);
                 }
             }
             way.visit(sums_of_rows, p, |visitor| {
                 visit_global(self, false, positions, &known.lists, visitor);
-                routes.visit(self, &known.lists, |m, rows, block, hide| {
+                routes.visit(&known.lists, |m, rows, block, hide| {
                     visitor.slot(m, rows, block, hide);
                 });
             });
@@ -187,7 +190,7 @@ impl<R: Cached> Hybrid<'_, R> {
             kernels.weighted_columns(tile, features, &way.of_features.delta, &mut through.totals);
         }
         through.totals[side.features..].fill(R::ZERO);
-        way.keys.add_lists(&known.lists);
+        way.keys.add_lists(&known.lists, |_| true);
         key_gradients(self.map, sums, &through, (k, v, mask), gradients.k, gradients.v)?;
         way.finish(gradients.k, gradients.v);
         Ok(())
@@ -199,20 +202,23 @@ impl<R: Cached> Hybrid<'_, R> {
         head: HeadInputs<'_, T>,
         gradients: HeadGradients<'_, T>,
     ) -> Result<()> {
-        let mut state = State::new(self, head.v.columns);
+        let mut state = State::for_walk(self, head.v.columns, true);
         let scratch = Scratch::new(&self.map.query, head.v.columns, head.q.rows);
         let way = Way::new(self, (head.k.rows, head.v.columns), &scratch);
+        let columns = way.of_features.width;
         let mut walk = BackwardWalk {
             way,
             head,
             out: gradients.q,
             stops: vec![],
-            weights: vec![],
+            pairs: PairGradients::new(),
+            panels: Panels::zeros(self.map.query.features, columns),
             exponents: vec![],
+            kept_since: vec![],
         };
         state.lead(self, (head.q, head.k, head.v), head.mask, &mut walk, &mut None)?;
         let BackwardWalk { mut way, stops, .. } = walk;
-        way.keys.add_lists(&state.lists);
+        way.keys.add_lists(&state.lists, |_| true);
         causal_backward::key_gradients(self.map, &stops, head, gradients.k, gradients.v)?;
         way.finish(gradients.k, gradients.v);
         Ok(())
@@ -225,22 +231,33 @@ struct BackwardWalk<'a, 'h, T: Scalar> {
     head: HeadInputs<'a, T>,
     out: &'a mut [T],
     stops: Vec<Stop<T::Real>>,
-    weights: Vec<T::Real>,
-    /// What the features of the lists are relative to.
+    pairs: PairGradients<T::Real>,
+    panels: Panels<T::Real>,
+    /// What the features of the lists are relative to, and were when all gradients of slots were last added
+    /// to those of their keys.
     exponents: Vec<T::Real>,
+    kept_since: Vec<T::Real>,
 }
 
 impl<T: Scalar> Listener<T::Real> for BackwardWalk<'_, '_, T> {
-    fn before_change(&mut self, lists: &Lists<T::Real>) {
-        self.way.keys.add_lists(lists);
-    }
-
-    fn before_refresh(&mut self, lists: &Lists<T::Real>, exponents: &[T::Real]) {
-        if self.exponents != exponents {
-            self.way.keys.add_lists(lists);
-            self.exponents.clear();
-            self.exponents.extend_from_slice(exponents);
+    fn before_change(&mut self, lists: &Lists<T::Real>, changes: Option<&[bool]>, new: &[T::Real]) {
+        let risen = self.exponents != new;
+        if !risen && changes.is_none() {
+            return;
         }
+        // What gradients are multiplied by falls as far as they rise: not beyond what they can hold.
+        let far = |(old, new): (&T::Real, &T::Real)| new.to_f64() - old.to_f64() > MOST_RISE;
+        let all = self.kept_since.len() != new.len() || self.kept_since.iter().zip(new).any(far);
+        self.way
+            .keys
+            .add_lists(lists, |m| all || changes.is_some_and(|slots| slots.get(m) == Some(&true)));
+        if all {
+            self.kept_since = new.to_vec();
+        } else if risen {
+            self.way.keys.rebase(&self.exponents, new);
+        }
+        self.exponents.clear();
+        self.exponents.extend_from_slice(new);
     }
 
     fn with_values(&self) -> bool {
@@ -256,24 +273,23 @@ impl<T: Scalar> Listener<T::Real> for BackwardWalk<'_, '_, T> {
         let indices: Vec<usize> = (start..end).collect();
         let denominators = way.load(&self.head, &indices, rows)?;
         let tile = loaded.queries.tile(side, rows.rows);
-        let panels = feature_panels(&loaded.sums.values, loaded.sums.width, side.features);
-        way.tile.through_sums(&panels, tile, &way.of_features.g, way.of_features.width);
-        pair_gradients(&loaded, &way.of_features, &mut self.weights);
-        let count = loaded.key_rows.len();
-        let weights = (&self.weights[..], (count, 1));
-        way.tile.within_tile(tile, count, weights, &loaded.keys.features);
+        self.panels.turn_rows(&loaded.sums.values, loaded.sums.width, side.features);
+        way.tile.through_sums(&self.panels, tile, &way.of_features.g, way.of_features.width);
+        self.pairs.load(&loaded, &way.of_features);
+        loaded.with_seen(&self.pairs.weights, |pairs| {
+            way.tile.within_tile(tile, pairs, &loaded.keys.features);
+        });
         let p = (&loaded.queries.features[..], loaded.queries.stride);
         way.visit(rows, p, |visitor| {
             visit_window(hybrid, true, &rows.positions, recent, visitor);
             visit_global(hybrid, true, &rows.positions, lists, visitor);
-            routes.visit(hybrid, lists, |m, rows, block, hide| visitor.slot(m, rows, block, hide));
+            routes.visit(lists, |m, rows, block, hide| visitor.slot(m, rows, block, hide));
         });
         if let Some(gradient) = way.window.take() {
-            way.keys.add(recent, &gradient);
+            way.keys.add(&[(recent.view(), gradient)]);
         }
         way.write(loaded.queries, &loaded.sums.totals, self.head.q, &indices, self.out);
-        let exponents = loaded.sums.exponents.clone();
-        self.stops.push(Stop { start, end, exponents, denominators });
+        self.stops.push(Stop::new(&loaded, denominators));
         Ok(())
     }
 }

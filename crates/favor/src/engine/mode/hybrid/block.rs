@@ -5,7 +5,7 @@ use crate::Result;
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{Scratch, squared_norm};
 use crate::map::{Cached, PackedSide};
-use crate::simd::{Kernels, Real};
+use crate::simd::{Constants, Kernels, Real, Turn};
 
 /// Keys, one row each. Features are relative to exponents; they follow when these change.
 #[derive(Debug, Clone)]
@@ -35,6 +35,40 @@ pub(super) struct Turned<R> {
     /// Zero if what is here is out of date.
     pub(super) width: usize,
     has_values: bool,
+}
+
+/// Some keys as they are met, wherever they lie.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a, R> {
+    pub(super) shape: Shape,
+    pub(super) positions: &'a [usize],
+    /// `dim_padded`, `value_width`, one and `width` numbers per key, or more of them.
+    pub(super) keys: &'a [R],
+    pub(super) values: &'a [R],
+    pub(super) constants: &'a [R],
+    pub(super) features: &'a [R],
+    pub(super) turned: Option<TurnedView<'a, R>>,
+}
+
+/// The same with one column per key; values are there for gradients alone.
+#[derive(Clone, Copy)]
+pub(super) struct TurnedView<'a, R> {
+    pub(super) keys: &'a [R],
+    pub(super) features: &'a [R],
+    pub(super) values: &'a [R],
+    pub(super) width: usize,
+}
+
+impl<'a, R: Real> View<'a, R> {
+    pub(super) fn len(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// The turned form, if it has room for the columns from `start` on.
+    pub(super) fn turned(&self, start: usize) -> Option<TurnedView<'a, R>> {
+        let room = start == 0 || self.len() > R::kernels().lanes;
+        self.turned.filter(|_| room)
+    }
 }
 
 impl<R> Turned<R> {
@@ -181,10 +215,19 @@ impl<R: Real> Block<R> {
         self.turned.width > 0 && (self.turned.has_values || !with_values)
     }
 
-    /// The turned form, if it is up to date and has room for the columns from `start` on.
-    pub(super) fn turned(&self, start: usize) -> Option<&Turned<R>> {
-        let room = start == 0 || self.len() > R::kernels().lanes;
-        (self.turned.width > 0 && room).then_some(&self.turned)
+    pub(super) fn view(&self) -> View<'_, R> {
+        let Turned { keys, features, values, width, has_values } = &self.turned;
+        let values = if *has_values { &values[..] } else { &[] };
+        let turned = TurnedView { keys, features, values, width: *width };
+        View {
+            shape: self.shape,
+            positions: &self.positions,
+            keys: &self.keys,
+            values: &self.values,
+            constants: &self.constants,
+            features: &self.features,
+            turned: (*width > 0).then_some(turned),
+        }
     }
 }
 
@@ -286,20 +329,33 @@ impl<R: Cached> Block<R> {
         offset: usize,
     ) {
         let Shape { dim, dim_padded, columns, value_width, .. } = self.shape;
-        let first = self.len();
+        append_rows(&mut self.keys, (dim, dim_padded), k, rows);
+        append_rows(&mut self.values, (columns, value_width), v, rows);
         self.positions.extend(rows.iter().map(|i| i + offset));
-        self.keys.resize((first + rows.len()) * dim_padded, R::ZERO);
-        self.values.resize((first + rows.len()) * value_width, R::ZERO);
-        for (&i, out) in rows.iter().zip(self.keys[first * dim_padded..].chunks_mut(dim_padded)) {
-            k.widen_row(i, &mut out[..dim]);
-        }
-        for (&i, out) in rows.iter().zip(self.values[first * value_width..].chunks_mut(value_width))
-        {
-            v.widen_row(i, &mut out[..columns]);
-        }
         let scale = hybrid.norm_scale();
         let constant = |i: &usize| if scale == 0.0 { 0.0 } else { scale * squared_norm(k, *i) };
         self.constants.extend(rows.iter().map(|i| R::from_f64(constant(i))));
+    }
+}
+
+/// Adds rows of a tensor, filled up with zeros.
+fn append_rows<T: Scalar>(
+    to: &mut Vec<T::Real>,
+    (columns, width): (usize, usize),
+    from: Strided<'_, T>,
+    rows: &[usize],
+) {
+    match from.in_place(rows) {
+        Some(numbers) if columns == width && from.row_stride == columns => {
+            to.extend_from_slice(&numbers[..rows.len() * columns]);
+        }
+        _ => {
+            let start = to.len();
+            to.resize(start + rows.len() * width, T::Real::ZERO);
+            for (&i, out) in rows.iter().zip(to[start..].chunks_mut(width)) {
+                from.widen_row(i, &mut out[..columns]);
+            }
+        }
     }
 }
 
@@ -321,22 +377,12 @@ fn make_features<R: Cached, T: Scalar<Real = R>>(
 /// `out = rowsᵀ`, for the first `depth` numbers of each of the `count` rows.
 fn turn<R: Real>(
     rows: &[R],
-    stride: usize,
+    row_stride: usize,
     (count, depth): (usize, usize),
     out: &mut Vec<R>,
     width: usize,
 ) {
     out.resize(depth * width, R::ZERO);
-    // Eight rows at a time: what is written lies side by side, and what is read stays near.
-    for start in (0..count).step_by(8) {
-        let many = (count - start).min(8);
-        let from = &rows[start * stride..];
-        for l in 0..depth {
-            let to = &mut out[l * width + start..][..many];
-            for (r, to) in to.iter_mut().enumerate() {
-                *to = from[r * stride + l];
-            }
-        }
-    }
-    out.chunks_mut(width).for_each(|row| row[count..].fill(R::ZERO));
+    let turn = Turn { rows: count, columns: depth, row_stride, width, out_stride: width };
+    R::kernels().turn(&turn, rows, out);
 }

@@ -4,7 +4,7 @@
 use super::block::Block;
 use super::lists::Lists;
 use super::routed::Routes;
-use super::rows::{Estimated, Gathered, MANY, Pairs, QueryRows};
+use super::rows::{Estimated, MANY, Pairs, QueryRows};
 use super::tile::{Correct, visit_global, visit_window};
 use super::{Hybrid, Shape};
 use crate::engine::mode::causal::{Loaded, Walk, write_numerators};
@@ -47,8 +47,9 @@ pub(super) struct Done<'a, 'w, R: Cached> {
 pub(crate) struct Tools<R: Cached> {
     rows: QueryRows<R>,
     pairs: Pairs<R>,
-    gathered: Gathered<R>,
     routes: Routes<R>,
+    /// The slots that are about to change.
+    changes: Vec<bool>,
     /// What it is large enough for.
     shape: Shape,
     capacity: usize,
@@ -69,8 +70,8 @@ impl<R: Cached> Tools<R> {
         tools.get_or_insert_with(|| Self {
             rows: QueryRows::new(shape, capacity),
             pairs: Pairs::new(),
-            gathered: Gathered::new(),
             routes: Routes::new(hybrid),
+            changes: vec![],
             shape,
             capacity,
             exact,
@@ -80,10 +81,9 @@ impl<R: Cached> Tools<R> {
 
 /// What is told of a walk.
 pub(super) trait Listener<R: Cached> {
-    /// The lists are about to change.
-    fn before_change(&mut self, _: &Lists<R>) {}
-    /// The features of the lists will be relative to these exponents.
-    fn before_refresh(&mut self, _: &Lists<R>, _: &[R]) {}
+    /// The lists are about to change, slots only where this is said, or nothing of them but the exponents
+    /// that their features are relative to.
+    fn before_change(&mut self, _: &Lists<R>, _: Option<&[bool]>, _: &[R]) {}
     fn tile(&mut self, done: Done<'_, '_, R>) -> Result<()>;
     /// Whether the values of blocks are needed by columns.
     fn with_values(&self) -> bool {
@@ -93,13 +93,18 @@ pub(super) trait Listener<R: Cached> {
 
 impl<R: Cached> State<R> {
     pub(crate) fn new(hybrid: &Hybrid<'_, R>, columns: usize) -> Self {
+        Self::for_walk(hybrid, columns, false)
+    }
+
+    /// A state that is led over a sequence, with what gradients need if they are wanted.
+    pub(super) fn for_walk(hybrid: &Hybrid<'_, R>, columns: usize, for_gradients: bool) -> Self {
         let shape = Shape::new(hybrid.map, columns);
         Self {
             position: 0,
             sums: Sums::new(&hybrid.map.key, columns),
             recent: Block::new(shape),
             scores: vec![],
-            lists: Lists::new(hybrid, shape),
+            lists: Lists::new(hybrid, shape, for_gradients),
         }
     }
 
@@ -194,7 +199,7 @@ impl<R: Cached> State<R> {
         let mut walk = Walk::new(hybrid.map, sums, v.columns, tokens).keeping_projections();
         let shape = Shape::new(hybrid.map, v.columns);
         let capacity = walk.query_scratch().capacity;
-        let Tools { rows, pairs, gathered, routes, .. } =
+        let Tools { rows, pairs, routes, changes, .. } =
             Tools::fitting(tools, hybrid, shape, capacity);
         let first_tokens = hybrid.global().0;
         let slots = if hybrid.exact.is_routed() { side.features } else { 0 };
@@ -203,7 +208,8 @@ impl<R: Cached> State<R> {
         while start < tokens {
             let keys = walk.sums.keys;
             if is_due(hybrid, lists, &walk.sums) {
-                listener.before_change(lists);
+                lists.will_change(scores, changes);
+                listener.before_change(lists, Some(changes), &walk.sums.exponents);
                 lists.update(hybrid, recent, scores, &walk.sums);
                 scores.clear();
             }
@@ -225,7 +231,7 @@ impl<R: Cached> State<R> {
                     scores.extend(row[..slots].iter().map(|x| *x + *term));
                 }
                 if lists.first.len() < first_tokens && !own.is_empty() {
-                    listener.before_change(lists);
+                    listener.before_change(lists, Some(&[]), exponents);
                     let take = own.len().min(first_tokens - lists.first.len());
                     lists.first.restore(side, exponents);
                     for n in 0..take {
@@ -250,14 +256,14 @@ impl<R: Cached> State<R> {
                 loaded.queries.terms = denominators;
                 let p = (&loaded.queries.features[..], loaded.queries.stride);
                 routes.find(&hybrid.map.query, loaded.queries, count, lists, exponents);
-                listener.before_refresh(lists, exponents);
+                listener.before_change(lists, None, exponents);
                 routes.refresh(hybrid, lists, count, exponents, listener.with_values());
                 let positions = std::mem::take(&mut rows.positions);
                 let mut correct = Correct { rows, pairs, p };
                 visit_window(hybrid, true, &positions, recent, &mut correct);
                 visit_global(hybrid, true, &positions, lists, &mut correct);
                 rows.positions = positions;
-                routes.correct(hybrid, lists, rows, (pairs, gathered), p);
+                routes.correct(hybrid, lists, rows, pairs.kernels, p);
                 rows.check::<T>()?;
                 listener.tile(Done { rows, loaded, recent, lists, routes })
             })?;

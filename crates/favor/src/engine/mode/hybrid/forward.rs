@@ -3,7 +3,7 @@
 use super::block::Block;
 use super::lists::{Candidates, Lists};
 use super::routed::Routes;
-use super::rows::{Estimated, Gathered, Pairs, QueryRows};
+use super::rows::{Estimated, Pairs, QueryRows};
 use super::tile::{Correct, visit_global, visit_window};
 use super::{Hybrid, Shape};
 use crate::Result;
@@ -13,8 +13,10 @@ use crate::engine::tile::{Product, Scratch, Sums, tile_rows};
 use crate::map::Cached;
 use rayon::prelude::*;
 
-/// Rows of a tile of queries that are routed.
-const ROUTED: usize = 384;
+/// Rows of a tile of queries: the more there are, the more of them share a slot, and the fewer keys are in the
+/// windows of two tiles.
+const LEAST: usize = 192;
+const MOST: usize = 384;
 
 /// What the queries of a head need to know of its keys.
 pub(super) struct Known<R> {
@@ -29,6 +31,7 @@ impl<R: Cached> Hybrid<'_, R> {
         &self,
         (k, v): (Strided<'_, T>, Strided<'_, T>),
         mask: Option<&[bool]>,
+        for_gradients: bool,
     ) -> Result<Known<R>> {
         let side = &self.map.key;
         let size = piece(k.rows);
@@ -38,7 +41,7 @@ impl<R: Cached> Hybrid<'_, R> {
             .map(|p| {
                 let rows = visible(mask, p * size, ((p + 1) * size).min(k.rows));
                 let mut sums = Sums::new(side, v.columns);
-                let mut candidates = Candidates::new(slots, self.exact.members);
+                let mut candidates = Candidates::new(slots, self.exact.members, rows.len());
                 let mut scratch = Scratch::new(side, v.columns, rows.len());
                 sums.add_seen(side, k, v, &rows, &mut scratch, |rows, scratch| {
                     if slots > 0 {
@@ -49,17 +52,17 @@ impl<R: Cached> Hybrid<'_, R> {
             })
             .collect();
         let mut sums = Sums::new(side, v.columns);
-        let mut candidates = Candidates::new(slots, self.exact.members);
+        let mut candidates = Candidates::new(slots, self.exact.members, k.rows);
         for (n, (part, found)) in parts?.into_iter().enumerate() {
+            candidates.merge(&found);
             if n == 0 {
-                (sums, candidates) = (part, found);
+                sums = part;
             } else {
                 sums.merge(&part);
-                candidates.merge(&found);
             }
         }
         let visible = visible(mask, 0, k.rows);
-        let lists = Lists::of_all(self, (k, v), &visible, &sums, &candidates)?;
+        let lists = Lists::of_all(self, (k, v), &visible, &sums, &candidates, for_gradients)?;
         Ok(Known { sums, lists, visible })
     }
 
@@ -70,7 +73,7 @@ impl<R: Cached> Hybrid<'_, R> {
         mask: Option<&[bool]>,
         out: &mut [T],
     ) -> Result<()> {
-        let known = self.know((k, v), mask)?;
+        let known = self.know((k, v), mask, false)?;
         if known.sums.keys == 0 {
             out.fill(T::default());
             return Ok(());
@@ -101,7 +104,6 @@ pub(super) struct TileWalker<'h, R: Cached> {
     pub(super) window: Vec<Block<R>>,
     pub(super) routes: Routes<R>,
     pub(super) pairs: Pairs<R>,
-    pub(super) gathered: Gathered<R>,
     with_values: bool,
     /// Rows of a tile.
     pub(super) step: usize,
@@ -114,28 +116,24 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         rows: usize,
         with_values: bool,
     ) -> Self {
-        let width = hybrid.map.query.weights.width;
-        // The more queries, the more of them share a slot.
-        let most =
-            if hybrid.exact.is_routed() { ROUTED.max(tile_rows(width)) } else { tile_rows(width) };
-        let scratch = Scratch::with_capacity(&hybrid.map.query, columns, most.min(rows.max(1)));
+        let near = hybrid.exact.near;
+        let step =
+            if hybrid.exact.is_routed() { MOST } else { near.saturating_mul(6).clamp(LEAST, MOST) };
+        let step = step.max(tile_rows(hybrid.map.query.weights.width)).min(rows.max(1));
+        let scratch = Scratch::with_capacity(&hybrid.map.query, columns, step);
         let shape = Shape::new(hybrid.map, columns);
-        let around = hybrid.exact.near.saturating_mul(2);
-        let keys = most.min(rows.saturating_add(around)).max(1);
-        let keys = Scratch::with_capacity(&hybrid.map.key, columns, keys);
-        // So few that the tile's window fits one block, unless little would be left.
-        let fitting = keys.capacity.saturating_sub(around) / 12 * 12;
-        let step = if 3 * fitting >= keys.capacity { fitting } else { scratch.capacity };
+        // The tile's window fits one block, unless it is far wider than the tile.
+        let window = step.saturating_add(near.saturating_mul(2)).min(2 * MOST);
+        let keys = Scratch::with_capacity(&hybrid.map.key, columns, window);
         Self {
             hybrid,
             rows: QueryRows::new(shape, scratch.capacity),
-            step: step.min(scratch.capacity),
+            step,
             scratch,
             keys,
             window: vec![],
             routes: Routes::new(hybrid),
             pairs: Pairs::new(),
-            gathered: Gathered::new(),
             with_values,
         }
     }
@@ -147,7 +145,7 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
         rows: &[usize],
     ) -> Result<()> {
-        let Self { hybrid, scratch, keys, window, routes, pairs, gathered, .. } = self;
+        let Self { hybrid, scratch, keys, window, routes, pairs, .. } = self;
         let (side, sums) = (&hybrid.map.query, &known.sums);
         query_tile_features(side, sums, q, rows, scratch)?;
         let denominators = scratch.terms.clone();
@@ -168,7 +166,7 @@ impl<'h, R: Cached> TileWalker<'h, R> {
             visit_window(hybrid, false, &positions, block, &mut correct);
         }
         visit_global(hybrid, false, &positions, &known.lists, &mut correct);
-        routes.correct(hybrid, &known.lists, &mut self.rows, (pairs, gathered), p);
+        routes.correct(hybrid, &known.lists, &mut self.rows, pairs.kernels, p);
         Ok(())
     }
 }

@@ -3,8 +3,8 @@
 //! With `g = dO/D`, `δ = −g·O` and `t_ij = g_i·v_j + δ_i`, an exact pair gives `e_ij t_ij` to its logit, and
 //! takes the same of its estimate back from the log-features: `P_im F_jm t_ij`, in the features' units.
 
-use super::block::Block;
-use super::rows::{Gathered, Meeting, Pairs, QueryRows, gather};
+use super::block::{Block, View};
+use super::rows::{Meeting, Pairs, QueryRows, gather};
 use super::tile::{Hide, Source, Visitor};
 use super::{Hybrid, Shape};
 use crate::engine::mode::hybrid::lists::Lists;
@@ -26,7 +26,7 @@ pub(super) struct BlockGradient<R> {
 }
 
 impl<R: Real> BlockGradient<R> {
-    fn new(block: &Block<R>) -> Self {
+    fn new(block: View<'_, R>) -> Self {
         let Shape { dim_padded, width, value_width, .. } = block.shape;
         let zeros = |size: usize| vec![R::ZERO; block.len() * size];
         Self {
@@ -47,6 +47,7 @@ pub(super) struct KeyGradients<'h, R: Real> {
     pub(super) values: Vec<R>,
     scratch: Scratch<R>,
     tile: GradientTile<R>,
+    moved: Vec<R>,
     pub(super) first: Option<BlockGradient<R>>,
     pub(super) worst: Option<BlockGradient<R>>,
     pub(super) slots: Vec<Option<BlockGradient<R>>>,
@@ -63,59 +64,71 @@ impl<'h, R: Cached> KeyGradients<'h, R> {
             values: vec![R::ZERO; keys * shape.value_width],
             tile: GradientTile::new(&hybrid.map.key, &scratch),
             scratch,
+            moved: vec![],
             first: None,
             worst: None,
             slots: vec![None; shape.features],
         }
     }
 
-    /// Adds the gradients of a block to those of its keys.
-    pub(super) fn add(&mut self, block: &Block<R>, gradient: &BlockGradient<R>) {
+    /// Adds the gradients of blocks to those of their keys.
+    pub(super) fn add(&mut self, blocks: &[(View<'_, R>, BlockGradient<R>)]) {
         let Shape { dim, dim_padded, width, columns, value_width, .. } = self.shape;
         let side = &self.hybrid.map.key;
         let kernel = self.hybrid.kernel;
         let square = 2.0 * kernel.alpha() * kernel.scale().powi(2);
-        let zeros = vec![R::ZERO; width.max(self.scratch.capacity)];
-        let rows: Vec<usize> = (0..block.len()).collect();
-        for rows in rows.chunks(self.scratch.capacity) {
-            let first = rows[0];
-            let stride = self.scratch.stride;
-            self.scratch.move_rows(side, &block.keys[first * dim_padded..], rows.len());
-            for (n, &r) in rows.iter().enumerate() {
+        let (capacity, stride) = (self.scratch.capacity, self.scratch.stride);
+        let zeros = vec![R::ZERO; width.max(capacity)];
+        let ln_2 = R::from_f64(LN_2);
+        let rows =
+            blocks.iter().flat_map(|(block, own)| (0..block.len()).map(move |r| (block, own, r)));
+        let rows: Vec<_> = rows.collect();
+        for rows in rows.chunks(capacity) {
+            self.moved.clear();
+            for (n, (block, own, r)) in rows.iter().enumerate() {
+                self.moved.extend_from_slice(&block.keys[r * dim_padded..][..dim_padded]);
                 let range = n * stride..n * stride + width;
                 self.scratch.features[range.clone()]
-                    .copy_from_slice(&block.features[r * width..(r + 1) * width]);
-                self.tile.logs[range].copy_from_slice(&gradient.logs[r * width..(r + 1) * width]);
+                    .copy_from_slice(&block.features[r * width..][..width]);
+                self.tile.logs[range].copy_from_slice(&own.logs[r * width..][..width]);
             }
+            self.scratch.move_rows(side, &self.moved, rows.len());
             self.tile.write_vectors(side, &self.scratch, &zeros, &zeros, true, rows.len());
-            for (n, &r) in rows.iter().enumerate() {
+            for (n, &(block, own, r)) in rows.iter().enumerate() {
                 let j = block.positions[r];
                 let out = &mut self.keys[j * dim_padded..][..dim];
-                let slope = R::from_f64(square * gradient.sums[r].to_f64());
-                let ln_2 = R::from_f64(LN_2);
-                for (l, out) in out.iter_mut().enumerate() {
-                    let features = side.scale * self.tile.vectors[n * dim_padded + l];
-                    let exact = ln_2 * gradient.keys[r * dim_padded + l];
-                    *out = *out + (features + exact + slope * block.keys[r * dim_padded + l]);
+                let slope = R::from_f64(square * own.sums[r].to_f64());
+                let vectors = &self.tile.vectors[n * dim_padded..][..dim];
+                let exact = own.keys[r * dim_padded..].iter().zip(&block.keys[r * dim_padded..]);
+                for ((out, features), (exact, key)) in out.iter_mut().zip(vectors).zip(exact) {
+                    *out = *out + (side.scale * *features + ln_2 * *exact + slope * *key);
                 }
                 let out = &mut self.values[j * value_width..][..columns];
-                let own = &gradient.values[r * value_width..];
+                let own = &own.values[r * value_width..];
                 out.iter_mut().zip(own).for_each(|(o, x)| *o = *o + *x);
             }
         }
     }
 
-    /// Adds what the blocks of the lists have gathered.
-    pub(super) fn add_lists(&mut self, lists: &Lists<R>) {
-        if let Some(gradient) = self.first.take() {
-            self.add(&lists.first, &gradient);
+    /// Adds what the global keys have gathered, and the slots that are chosen.
+    pub(super) fn add_lists(&mut self, lists: &Lists<R>, chosen: impl Fn(usize) -> bool) {
+        let global = [(&mut self.first, &lists.first), (&mut self.worst, &lists.worst)];
+        let global =
+            global.into_iter().filter_map(|(own, block)| Some((block.view(), own.take()?)));
+        let mut blocks: Vec<_> = global.collect();
+        for (m, own) in self.slots.iter_mut().enumerate().filter(|(m, _)| chosen(*m)) {
+            blocks.extend(own.take().map(|own| (lists.members.view(m), own)));
         }
-        if let Some(gradient) = self.worst.take() {
-            self.add(&lists.worst, &gradient);
-        }
-        for (m, slot) in lists.slots.iter().enumerate() {
-            if let Some(gradient) = self.slots[m].take() {
-                self.add(&slot.members, &gradient);
+        self.add(&blocks);
+    }
+
+    /// Follows a rise of the exponents that the features of members are relative to.
+    pub(super) fn rebase(&mut self, old: &[R], new: &[R]) {
+        let Shape { features, width, .. } = self.shape;
+        for m in (0..features).filter(|&m| old[m] != new[m]) {
+            let factor = R::from_f64((new[m].to_f64() - old[m].to_f64()).exp2());
+            for own in self.slots.iter_mut().flatten() {
+                own.logs.iter_mut().skip(m).step_by(width).for_each(|x| *x = *x * factor);
             }
         }
     }
@@ -150,7 +163,6 @@ pub(super) struct QuerySums<R> {
 /// Memory for pairs on the way back.
 pub(super) struct Buffers<R: Real> {
     pub(super) pairs: Pairs<R>,
-    pub(super) gathered: Gathered<R>,
     corrected: Vec<R>,
     t: Vec<R>,
     /// `−g t` of the pairs, in the features' units.
@@ -159,6 +171,8 @@ pub(super) struct Buffers<R: Real> {
     factors: Vec<R>,
     delta: Vec<R>,
     unused: (Vec<R>, Vec<R>),
+    q: Vec<R>,
+    p: Vec<R>,
     g: Vec<R>,
     logs: Vec<R>,
     keys: Vec<R>,
@@ -169,7 +183,6 @@ impl<R: Cached> Buffers<R> {
     pub(super) fn new() -> Self {
         Self {
             pairs: Pairs::new(),
-            gathered: Gathered::new(),
             corrected: vec![],
             t: vec![],
             back: vec![],
@@ -177,6 +190,8 @@ impl<R: Cached> Buffers<R> {
             factors: vec![],
             delta: vec![],
             unused: (vec![], vec![]),
+            q: vec![],
+            p: vec![],
             g: vec![],
             logs: vec![],
             keys: vec![],
@@ -291,7 +306,7 @@ fn values_product<R: Real>(
 ) {
     let Meeting { rows, block, range: (start, end), .. } = *meeting;
     let Shape { columns, value_width, .. } = block.shape;
-    match block.turned(start).filter(|_| block.is_turned(true)) {
+    match block.turned(start).filter(|turned| !turned.values.is_empty()) {
         Some(turned) => {
             let narrow = kernels.narrow;
             let shape = Gemm {
@@ -343,7 +358,7 @@ impl<R: Cached> Visitor<R> for TileGradient<'_, R> {
         hide: Hide<'_, R>,
     ) {
         let mut gradient =
-            self.block_gradient(source).take().unwrap_or_else(|| BlockGradient::new(block));
+            self.block_gradient(source).take().unwrap_or_else(|| BlockGradient::new(block.view()));
         let Shape { dim_padded, .. } = block.shape;
         let (stride, g_width) = (self.p.1, self.outputs.width);
         let Self { rows, outputs, buffers, .. } = self;
@@ -359,7 +374,7 @@ impl<R: Cached> Visitor<R> for TileGradient<'_, R> {
             rows: last - first,
             q: (&rows.scaled[first * dim_padded..], dim_padded),
             p: (&self.p.0[first * stride..], stride),
-            block,
+            block: block.view(),
             range,
         };
         let ends = Ends {
@@ -379,7 +394,7 @@ impl<R: Cached> TileGradient<'_, R> {
         &mut self,
         slot: usize,
         some: &[usize],
-        block: &Block<R>,
+        block: View<'_, R>,
         hide: Hide<'_, R>,
     ) {
         let source = Source::Slot(slot);
@@ -396,11 +411,11 @@ impl<R: Cached> TileGradient<'_, R> {
             to.clear();
             to.extend(some.iter().map(|&i| from[i]));
         }
-        let mut gathered = std::mem::replace(&mut buffers.gathered, Gathered::new());
-        gathered.take_rows(rows, self.p, some);
-        let [mut g, mut logs, mut keys, mut sums] =
-            [&mut buffers.g, &mut buffers.logs, &mut buffers.keys, &mut buffers.sums]
-                .map(std::mem::take);
+        let Buffers { q, p, g, logs, keys, sums, .. } = &mut **buffers;
+        let [mut q, mut p, mut g, mut logs, mut keys, mut sums] =
+            [q, p, g, logs, keys, sums].map(std::mem::take);
+        gather(&mut q, &rows.scaled, dim_padded, dim_padded, some);
+        gather(&mut p, self.p.0, self.p.1, width, some);
         gather(&mut g, &outputs.g, g_width, g_width, some);
         for (v, size) in [(&mut logs, width), (&mut keys, dim_padded), (&mut sums, 1)] {
             v.clear();
@@ -408,8 +423,8 @@ impl<R: Cached> TileGradient<'_, R> {
         }
         let meeting = Meeting {
             rows: some.len(),
-            q: (&gathered.q, dim_padded),
-            p: (&gathered.p, width),
+            q: (&q, dim_padded),
+            p: (&p, width),
             block,
             range: (0, block.len()),
         };
@@ -424,8 +439,8 @@ impl<R: Cached> TileGradient<'_, R> {
             add(&mut self.queries.keys[i * dim_padded..][..dim_padded], &keys[n * dim_padded..]);
             self.queries.sums[i] = self.queries.sums[i] + sums[n];
         }
-        (buffers.g, buffers.logs, buffers.keys, buffers.sums) = (g, logs, keys, sums);
-        buffers.gathered = gathered;
+        (buffers.q, buffers.p, buffers.g) = (q, p, g);
+        (buffers.logs, buffers.keys, buffers.sums) = (logs, keys, sums);
         *self.block_gradient(source) = Some(gradient);
     }
 }

@@ -1,13 +1,14 @@
 //! Global keys and members of slots.
 
 use super::block::Block;
+use super::members::Members;
 use super::rows::{Meeting, Pairs};
 use super::{Hybrid, Shape};
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{Scratch, Sums};
 use crate::map::Cached;
 use crate::reference::MOST_LOG;
-use crate::simd::Real;
+use crate::simd::{Layout, Real};
 use crate::{ExactKeys, Result};
 use std::collections::HashMap;
 use std::f64::consts::LOG2_E;
@@ -16,52 +17,79 @@ use std::f64::consts::LOG2_E;
 /// earlier stays ahead.
 #[derive(Debug, Clone)]
 pub(super) struct Candidates<R> {
+    /// Places in a list, and how many of them are taken.
     most: usize,
-    slots: Vec<Vec<(R, usize)>>,
+    counts: Vec<usize>,
+    /// `most` per slot.
+    lists: Vec<(R, usize)>,
     /// What a score must exceed to come into a slot's list.
     least: Vec<R>,
+    /// One number per row of a tile.
+    over: Vec<R>,
 }
 
 impl<R: Cached> Candidates<R> {
-    pub(super) fn new(slots: usize, most: usize) -> Self {
-        let least = vec![R::from_f64(f64::NEG_INFINITY); slots];
-        Self { most, slots: vec![vec![]; slots], least }
+    /// The candidates among so many keys.
+    pub(super) fn new(slots: usize, most: usize, keys: usize) -> Self {
+        let most = most.min(keys);
+        let mut least = vec![R::from_f64(f64::NEG_INFINITY); slots];
+        // Whole vectors of columns: nothing exceeds those that are no slots.
+        least.resize(slots.next_multiple_of(R::kernels().lanes), R::from_f64(f64::INFINITY));
+        let lists = vec![(R::ZERO, 0); slots * most];
+        Self { most, counts: vec![0; slots], lists, least, over: vec![] }
     }
 
     /// Offers a tile of projected keys.
     pub(super) fn offer_tile(&mut self, rows: &[usize], scratch: &Scratch<R>) {
-        let slots = self.slots.len();
+        let slots = self.counts.len();
+        // Nearly always no slot takes a key.
+        let tile = Layout { rows: rows.len(), columns: self.least.len(), stride: scratch.stride };
+        self.over.resize(rows.len(), R::ZERO);
+        let (features, terms) = (&scratch.features[..], &scratch.terms[..]);
+        scratch.kernels.most_over(tile, features, terms, &self.least, &mut self.over);
         for (n, &j) in rows.iter().enumerate() {
-            let (row, term) = (&scratch.features[n * scratch.stride..][..slots], scratch.terms[n]);
-            // Nearly always no slot takes the key: without a branch this goes by vectors.
-            if any_over(row, term, &self.least) {
+            if self.over[n] > R::ZERO {
+                let row = &features[n * scratch.stride..][..slots];
                 for (m, x) in row.iter().enumerate() {
-                    if *x + term > self.least[m] {
-                        self.offer(m, *x + term, j);
+                    if *x + terms[n] > self.least[m] {
+                        self.offer(m, *x + terms[n], j);
                     }
                 }
             }
         }
     }
 
+    /// Offers a key later than all before.
     fn offer(&mut self, slot: usize, score: R, place: usize) {
-        let list = &mut self.slots[slot];
-        if list.len() == self.most && score <= self.least[slot] {
+        let count = self.counts[slot];
+        let full = count == self.most;
+        if full && score <= self.least[slot] {
             return;
         }
-        let at = list.partition_point(|(s, _)| *s >= score);
-        list.insert(at, (score, place));
-        list.truncate(self.most);
-        if list.len() == self.most {
+        let list = &mut self.lists[slot * self.most..][..self.most];
+        let at = list[..count].partition_point(|(s, _)| *s >= score);
+        let end = if full { count - 1 } else { count };
+        list.copy_within(at..end, at + 1);
+        list[at] = (score, place);
+        if !full {
+            self.counts[slot] += 1;
+        }
+        if self.counts[slot] == self.most {
             self.least[slot] = list[self.most - 1].0;
         }
     }
 
     /// Adds the candidates among later keys.
     pub(super) fn merge(&mut self, later: &Self) {
-        for (slot, list) in later.slots.iter().enumerate() {
-            list.iter().for_each(|(score, place)| self.offer(slot, *score, *place));
+        for slot in 0..later.counts.len() {
+            for &(score, place) in later.list(slot) {
+                self.offer(slot, score, place);
+            }
         }
+    }
+
+    fn list(&self, slot: usize) -> &[(R, usize)] {
+        &self.lists[slot * self.most..][..self.counts[slot]]
     }
 }
 
@@ -73,9 +101,7 @@ pub(crate) struct Lists<R> {
     /// Keys that the map estimates worst, with how far it is off.
     pub(super) worst: Block<R>,
     errors: Vec<f64>,
-    pub(super) slots: Vec<Slot<R>>,
-    /// What a score must exceed to come into a slot's list.
-    least: Vec<R>,
+    pub(super) members: Members<R>,
     /// Numbers of the keys that are members, and of those among them that are global.
     pub(super) ids: Ids,
     pub(super) global_ids: Vec<u32>,
@@ -83,15 +109,6 @@ pub(crate) struct Lists<R> {
     pub(super) known: usize,
     pub(super) totals: Vec<R>,
     pub(super) exponents: Vec<R>,
-}
-
-/// The members of a slot.
-#[derive(Debug, Clone)]
-pub(crate) struct Slot<R> {
-    pub(super) members: Block<R>,
-    pub(super) scores: Vec<R>,
-    /// The number of each member.
-    pub(super) ids: Vec<u32>,
 }
 
 /// Small numbers for keys, so that what two slots share is found without a search.
@@ -114,7 +131,7 @@ impl Ids {
     }
 
     /// One more slot holds the key.
-    fn hold(&mut self, position: usize) -> u32 {
+    pub(super) fn hold(&mut self, position: usize) -> u32 {
         let Self { held, free, count } = self;
         let (id, slots) = held.entry(position).or_insert_with(|| {
             let next = free.pop().unwrap_or_else(|| {
@@ -128,7 +145,7 @@ impl Ids {
     }
 
     /// One slot less.
-    fn release(&mut self, position: usize) {
+    pub(super) fn release(&mut self, position: usize) {
         if let Some((id, slots)) = self.held.get_mut(&position) {
             *slots -= 1;
             if *slots == 0 {
@@ -140,20 +157,18 @@ impl Ids {
 }
 
 /// Whether any score exceeds the least of its list. Without a branch this goes by vectors.
-fn any_over<R: Real>(row: &[R], term: R, least: &[R]) -> bool {
-    row.iter().zip(least).fold(false, |any, (x, least)| any | (*x + term > *least))
+fn any_over<R: Real>(row: &[R], least: &[R]) -> bool {
+    row.iter().zip(least).fold(false, |any, (x, least)| any | (*x > *least))
 }
 
 impl<R: Cached> Lists<R> {
-    pub(super) fn new(hybrid: &Hybrid<'_, R>, shape: Shape) -> Self {
+    pub(super) fn new(hybrid: &Hybrid<'_, R>, shape: Shape, for_gradients: bool) -> Self {
         let slots = if hybrid.exact.is_routed() { shape.features } else { 0 };
-        let slot = || Slot { members: Block::new(shape), scores: vec![], ids: vec![] };
         Self {
             first: Block::new(shape),
             worst: Block::new(shape),
             errors: vec![],
-            slots: (0..slots).map(|_| slot()).collect(),
-            least: vec![R::from_f64(f64::NEG_INFINITY); slots],
+            members: Members::new(shape, slots, hybrid.exact.members, for_gradients),
             ids: Ids::default(),
             global_ids: vec![],
             known: 0,
@@ -163,14 +178,11 @@ impl<R: Cached> Lists<R> {
     }
 
     pub(super) fn size_in_bytes(&self) -> usize {
-        let slots = self.slots.iter().map(|slot| {
-            let own = slot.scores.len() * size_of::<R>() + slot.ids.len() * size_of::<u32>();
-            slot.members.size_in_bytes() + own
-        });
         let totals = (self.totals.len() + self.exponents.len()) * size_of::<R>();
         let ids = self.ids.held.len() * size_of::<(usize, (u32, u32))>();
         let global = self.first.size_in_bytes() + self.worst.size_in_bytes();
-        slots.sum::<usize>() + totals + ids + global + self.errors.len() * size_of::<f64>()
+        let errors = self.errors.len() * size_of::<f64>();
+        self.members.size_in_bytes() + totals + ids + global + errors
     }
 
     /// The lists of a sequence whose keys all are known, ready for any tile.
@@ -180,10 +192,11 @@ impl<R: Cached> Lists<R> {
         visible: &[usize],
         sums: &Sums<R>,
         candidates: &Candidates<R>,
+        for_gradients: bool,
     ) -> Result<Self> {
         let shape = Shape::new(hybrid.map, v.columns);
         let side = &hybrid.map.key;
-        let mut lists = Self::new(hybrid, shape);
+        let mut lists = Self::new(hybrid, shape, for_gradients);
         let mut scratch = Scratch::new(side, v.columns, visible.len());
         let (first, worst) = hybrid.global();
         let first = first.min(visible.len());
@@ -196,18 +209,60 @@ impl<R: Cached> Lists<R> {
                 lists.offer_worst(hybrid, &block, (0, block.len()), exponents);
             }
         }
-        for (slot, list) in lists.slots.iter_mut().zip(&candidates.slots) {
-            let rows: Vec<usize> = list.iter().map(|(_, place)| *place).collect();
-            slot.members.load(hybrid, (k, v), &rows, &mut scratch, exponents)?;
-            slot.members.turn(false);
-            slot.ids = rows.iter().map(|&j| lists.ids.hold(j)).collect();
+        if lists.members.slots() > 0 {
+            lists.fill_members(hybrid, (k, v), candidates, &mut scratch, exponents)?;
         }
         lists.note_global();
         lists.totals.clone_from(&sums.totals);
         lists.exponents.clone_from(&sums.exponents);
-        lists.first.turn(false);
-        lists.worst.turn(false);
+        lists.first.turn(for_gradients);
+        lists.worst.turn(for_gradients);
         Ok(lists)
+    }
+
+    /// Takes over the candidates of all slots. A key that is in several is projected once.
+    fn fill_members<T: Scalar<Real = R>>(
+        &mut self,
+        hybrid: &Hybrid<'_, R>,
+        inputs: (Strided<'_, T>, Strided<'_, T>),
+        candidates: &Candidates<R>,
+        scratch: &mut Scratch<R>,
+        exponents: &[R],
+    ) -> Result<()> {
+        let slots = self.members.slots();
+        let (mut places, mut ids) = (vec![], vec![]);
+        for slot in 0..slots {
+            for &(_, place) in candidates.list(slot) {
+                let id = self.ids.hold(place);
+                if id as usize == places.len() {
+                    places.push(place);
+                }
+                ids.push(id);
+            }
+        }
+        let mut keys = Block::new(self.first.shape);
+        keys.load(hybrid, inputs, &places, scratch, exponents)?;
+        self.members.reserve(candidates.most);
+        self.members.start(exponents);
+        let (mut rest, mut buffer) = (&ids[..], vec![]);
+        for slot in 0..slots {
+            let (own, later) = rest.split_at(candidates.counts[slot]);
+            self.members.fill(slot, &keys, own, &mut buffer);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Whether each slot will change by these scores of keys.
+    pub(super) fn will_change(&self, scores: &[R], changes: &mut Vec<bool>) {
+        let least = self.members.least();
+        changes.clear();
+        changes.resize(least.len(), false);
+        for row in scores.chunks(least.len().max(1)) {
+            for ((change, score), least) in changes.iter_mut().zip(row).zip(least) {
+                *change |= *score > *least;
+            }
+        }
     }
 
     /// Takes in the last keys of a block, which are later than all before, with their scores for all slots,
@@ -220,30 +275,19 @@ impl<R: Cached> Lists<R> {
         sums: &Sums<R>,
     ) {
         let (side, exponents) = (&hybrid.map.key, &sums.exponents);
-        let (slots, most) = (self.slots.len(), hybrid.exact.members);
+        let slots = self.members.slots();
         let start = recent.len().saturating_sub(ExactKeys::BLOCK);
         recent.restore(side, exponents);
+        if slots > 0 {
+            self.members.restore(side, exponents);
+        }
         for (j, row) in (start..recent.len()).zip(scores.chunks(slots.max(1))) {
-            if !any_over(row, R::ZERO, &self.least) {
+            if !any_over(row, self.members.least()) {
                 continue;
             }
-            for (m, (slot, score)) in self.slots.iter_mut().zip(row).enumerate() {
-                if *score > self.least[m] {
-                    let Slot { members, scores, ids } = slot;
-                    let at = scores.partition_point(|s| *s >= *score);
-                    if scores.len() == most {
-                        self.ids.release(members.positions[most - 1]);
-                        scores.pop();
-                        ids.pop();
-                        members.keep(0, most - 1);
-                    }
-                    scores.insert(at, *score);
-                    members.restore(side, exponents);
-                    members.insert(at, recent, j);
-                    ids.insert(at, self.ids.hold(recent.positions[j]));
-                    if scores.len() == most {
-                        self.least[m] = scores[most - 1];
-                    }
+            for (m, score) in row.iter().enumerate() {
+                if *score > self.members.least()[m] {
+                    self.members.insert_row(m, (recent, j), *score, &mut self.ids);
                 }
             }
         }
@@ -293,28 +337,25 @@ impl<R: Cached> Lists<R> {
     }
 
     /// Puts members with their scores and the errors of worst keys back.
-    pub(super) fn restore(
-        &mut self,
-        members: Vec<(Block<R>, Vec<R>)>,
-        errors: Vec<f64>,
-        most: usize,
-    ) {
+    pub(super) fn restore(&mut self, members: Vec<(Block<R>, Vec<R>)>, errors: Vec<f64>) {
         self.errors = errors;
-        for (m, (slot, (block, scores))) in self.slots.iter_mut().zip(members).enumerate() {
-            if most > 0 && scores.len() >= most {
-                self.least[m] = scores[most - 1];
+        for (m, (mut block, scores)) in members.into_iter().enumerate() {
+            // They are made of the keys when they are needed.
+            block.features = vec![R::ZERO; block.len() * block.shape.width];
+            for (row, score) in scores.iter().enumerate() {
+                self.members.insert_row(m, (&block, row), *score, &mut self.ids);
             }
-            slot.ids = block.positions.iter().map(|&j| self.ids.hold(j)).collect();
-            (slot.members, slot.scores) = (block, scores);
         }
+        self.members.forget_features();
         self.note_global();
     }
 
     /// Forgets what the features of keys are, and first tokens beyond so many.
     pub(super) fn undo(&mut self, first: usize) {
         self.first.keep(0, first);
-        let slots = self.slots.iter_mut().map(|slot| &mut slot.members);
-        slots.chain([&mut self.first, &mut self.worst]).for_each(Block::forget_features);
+        self.first.forget_features();
+        self.worst.forget_features();
+        self.members.forget_features();
     }
 }
 
@@ -351,7 +392,7 @@ fn probe_errors<R: Cached>(
             rows: some.len(),
             q: (&rows, dim_padded),
             p: (p, tile.stride),
-            block,
+            block: block.view(),
             range: (start, end),
         };
         let width = pairs.multiply(&meeting);
@@ -369,37 +410,4 @@ fn probe_errors<R: Cached>(
         }
     }
     errors
-}
-
-/// The places of the largest scores, in falling order; of two equals the earlier first. Scores that are
-/// taken become the lowest there is.
-///
-/// Scores are looked at in columns of a few: the largest of each is known, and only the column that one is
-/// taken from is looked at again.
-pub(super) fn take_largest<R: Real>(scores: &mut [R], out: &mut [usize]) {
-    const COLUMNS: usize = 8;
-    let mut tops = [R::LOWEST; COLUMNS];
-    let mut rows = scores.chunks_exact(COLUMNS);
-    for row in &mut rows {
-        for (top, x) in tops.iter_mut().zip(row) {
-            *top = if *x > *top { *x } else { *top };
-        }
-    }
-    for (top, x) in tops.iter_mut().zip(rows.remainder()) {
-        *top = if *x > *top { *x } else { *top };
-    }
-    for out in out {
-        let largest = tops.iter().fold(R::LOWEST, |a, x| if *x > a { *x } else { a });
-        // Equal scores may be in several columns.
-        let column_of = |c: usize| (c..scores.len()).step_by(COLUMNS);
-        let first = |c: usize| column_of(c).find(|&m| scores[m] == largest);
-        let columns = (0..COLUMNS).filter(|&c| tops[c] == largest);
-        let place = columns.filter_map(first).min().unwrap_or(0);
-        *out = place;
-        scores[place] = R::LOWEST;
-        let column = place % COLUMNS;
-        tops[column] = (column..scores.len())
-            .step_by(COLUMNS)
-            .fold(R::LOWEST, |a, m| if scores[m] > a { scores[m] } else { a });
-    }
 }

@@ -7,6 +7,7 @@
 //! - `block`: keys with all that a query needs of them,
 //! - `rows`: a tile of queries with its sums, and what a block of keys changes in them,
 //! - `lists`: global keys and members of slots, found in a sweep over the keys,
+//! - `members`: the members of all slots, side by side,
 //! - `tile`: the window and the global keys, and which queries meet them,
 //! - `routed`: the members of slots, and the queries that prefer them,
 //! - `forward`, `causal`: every query sees every key, or its own and earlier ones,
@@ -21,6 +22,7 @@ mod causal;
 mod forward;
 mod gradient;
 mod lists;
+mod members;
 mod routed;
 mod rows;
 mod store;

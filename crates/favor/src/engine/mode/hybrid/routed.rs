@@ -4,13 +4,13 @@
 //! slots side by side, and everything else is done once per query.
 
 use super::Hybrid;
-use super::block::Block;
-use super::lists::{Lists, take_largest};
-use super::rows::{Gathered, MANY, Pairs, QueryRows, hidden, hide};
+use super::block::View;
+use super::lists::Lists;
+use super::rows::{MANY, QueryRows, hidden, hide};
 use super::tile::Hide;
 use crate::engine::tile::Scratch;
 use crate::map::{Cached, PackedSide};
-use crate::simd::{Gemm, Layout, Prefetch};
+use crate::simd::{Gather, Kernels, Layout};
 use std::f64::consts::LOG2_E;
 
 /// The slots that the queries of a tile prefer, and the pairs of queries and members.
@@ -27,12 +27,18 @@ pub(super) struct Routes<R> {
     places: Vec<usize>,
     totals: Vec<R>,
     scores: Vec<R>,
-    /// Logits, then weights, and estimates: `members` numbers per slot, one row of whole vectors per query.
+    /// Logits, then weights, and estimates: `room` numbers per preferred slot, one row of whole vectors per
+    /// query.
     weights: Vec<R>,
     estimates: Vec<R>,
     /// Whether a pair is counted elsewhere.
     elsewhere: Vec<bool>,
+    room: usize,
     width: usize,
+    /// Where the pairs of a slot begin, of each row that prefers it.
+    targets: Vec<usize>,
+    /// Where the members of the slots of a query begin.
+    starts_of_members: Vec<usize>,
     shrink: Vec<R>,
     /// The last query that each key was counted for.
     stamps: Vec<u32>,
@@ -57,7 +63,10 @@ impl<R: Cached> Routes<R> {
             weights: vec![],
             estimates: vec![],
             elsewhere: vec![],
+            room: 0,
             width: 0,
+            targets: vec![],
+            starts_of_members: vec![],
             shrink: vec![],
             stamps: vec![],
             now: 0,
@@ -75,7 +84,7 @@ impl<R: Cached> Routes<R> {
     ) {
         let (p, stride) = (&queries.features[..], queries.stride);
         self.used.clear();
-        if self.slots == 0 || lists.totals.is_empty() {
+        if self.slots == 0 || lists.totals.is_empty() || lists.members.room == 0 {
             return;
         }
         let features = self.places.len();
@@ -90,14 +99,17 @@ impl<R: Cached> Routes<R> {
         };
         self.totals.clear();
         self.totals.extend((0..features).map(total));
+        // Whole vectors of columns: those that are no slots are never preferred.
+        let columns = features.next_multiple_of(queries.kernels.lanes);
+        self.totals.resize(columns, R::ZERO - R::ONE);
+        self.scores.resize(columns, R::ZERO);
         self.preferred.resize(rows * self.slots, 0);
+        let tile = Layout { rows, columns, stride };
+        let out = (&mut self.preferred[..], self.slots);
+        queries.kernels.largest_columns(tile, p, &self.totals, &mut self.scores, out);
         for (i, out) in self.preferred.chunks_mut(self.slots).enumerate() {
-            let p = &p[i * stride..][..features];
-            self.scores.clear();
-            self.scores.extend(p.iter().zip(&self.totals).map(|(p, z)| *p * *z));
-            take_largest(&mut self.scores, out);
             let last = out[self.slots - 1];
-            if p[last] * self.totals[last] == R::ZERO {
+            if p[i * stride + last] * self.totals[last] == R::ZERO {
                 // Products that are too small to be told apart: their logarithms are not.
                 let vector = &queries.vectors[i * side.dim_padded..][..side.dim_padded];
                 let log = |m: usize| {
@@ -106,11 +118,9 @@ impl<R: Cached> Routes<R> {
                     let query = inner.sum::<f64>() * LOG2_E + side.constants[m].to_f64();
                     query + lists.totals[m].to_f64().log2() + lists.exponents[m].to_f64()
                 };
-                self.scores.clear();
-                // Above what is taken.
-                let least = R::LOWEST.to_f64() / 2.0;
-                self.scores.extend((0..features).map(|m| R::from_f64(log(m).max(least))));
-                take_largest(&mut self.scores, out);
+                let mut logs: Vec<(f64, usize)> = (0..features).map(|m| (log(m), m)).collect();
+                logs.sort_by(|a, b| b.0.total_cmp(&a.0));
+                out.iter_mut().zip(logs).for_each(|(out, (_, m))| *out = m);
             }
         }
         self.group();
@@ -138,15 +148,7 @@ impl<R: Cached> Routes<R> {
         }
     }
 
-    /// The slots that any row prefers, with these rows and the ranks that the slot has for them.
-    fn groups(&self) -> impl Iterator<Item = (usize, &[usize], &[usize])> {
-        self.used.iter().zip(self.starts.windows(2)).map(|(&m, range)| {
-            let range = range[0]..range[1];
-            (m, &self.rows[range.clone()], &self.ranks[range])
-        })
-    }
-
-    /// Brings the blocks that the tile will meet up to date.
+    /// Brings the lists that the tile will meet up to date.
     pub(super) fn refresh(
         &self,
         hybrid: &Hybrid<'_, R>,
@@ -155,17 +157,15 @@ impl<R: Cached> Routes<R> {
         exponents: &[R],
         with_values: bool,
     ) {
-        let make = |block: &mut Block<R>, rows: usize| {
+        for block in [&mut lists.first, &mut lists.worst] {
             block.restore(&hybrid.map.key, exponents);
-            // Few rows go by columns too, if there are few members.
+            // Few rows go by columns too, if there are few keys.
             if rows >= MANY || block.len() <= R::kernels().lanes {
                 block.turn(with_values);
             }
-        };
-        make(&mut lists.first, rows);
-        make(&mut lists.worst, rows);
-        for (m, rows, _) in self.groups() {
-            make(&mut lists.slots[m].members, rows.len());
+        }
+        if !self.used.is_empty() {
+            lists.members.restore(&hybrid.map.key, exponents);
         }
     }
 
@@ -175,83 +175,66 @@ impl<R: Cached> Routes<R> {
         hybrid: &Hybrid<'_, R>,
         lists: &Lists<R>,
         rows: &mut QueryRows<R>,
-        (pairs, gathered): (&mut Pairs<R>, &mut Gathered<R>),
+        kernels: &Kernels<R>,
         p: (&[R], usize),
     ) {
         if self.used.is_empty() {
             return;
         }
-        self.multiply(hybrid, lists, rows, (pairs, gathered), p);
+        self.multiply(kernels, lists, rows, p);
         self.hide_elsewhere(hybrid, lists, &rows.positions);
-        let Self { weights, estimates, shrink, width, preferred, slots, .. } = self;
-        let (kernels, width) = (pairs.kernels, *width);
+        let Self { weights, estimates, shrink, preferred, starts_of_members: starts, .. } = self;
+        let (slots, room, width) = (self.slots, self.room, self.width);
         let tile = Layout { rows: rows.rows, columns: width, stride: width };
         shrink.resize(rows.rows, R::ZERO);
         rows.take_weights(kernels, tile, weights, estimates, None, shrink);
-        let members = hybrid.exact.members;
-        for (i, preferred) in preferred.chunks(*slots).enumerate() {
-            for (rank, &m) in preferred.iter().enumerate() {
-                let block = &lists.slots[m].members;
-                let value_width = block.shape.value_width;
-                let shape = Gemm {
-                    rows: 1,
-                    columns: value_width,
-                    depth: block.len(),
-                    a: (0, 1),
-                    b_row: value_width,
-                    b_panel: 2 * kernels.lanes,
-                    c_row: value_width,
-                    accumulate: true,
-                    in_parts: true,
-                    prefetch: Prefetch::default(),
-                };
-                let weights = &weights[i * width + rank * members..];
-                let out = &mut rows.numerators[i * value_width..][..value_width];
-                kernels.gemm(&shape, weights, &block.values, out);
-            }
+        let value_width = rows.value_width();
+        let sums = rows.numerators.chunks_mut(value_width).zip(weights.chunks(width));
+        for (preferred, (sums, weights)) in preferred.chunks(slots).zip(sums) {
+            starts.clear();
+            starts.extend(preferred.iter().map(|m| m * room));
+            kernels.add_places(room, starts, weights, &lists.members.values, sums);
         }
     }
 
     /// Logits and estimates of all pairs.
     fn multiply(
         &mut self,
-        hybrid: &Hybrid<'_, R>,
+        kernels: &Kernels<R>,
         lists: &Lists<R>,
         rows: &QueryRows<R>,
-        (pairs, gathered): (&mut Pairs<R>, &mut Gathered<R>),
         p: (&[R], usize),
     ) {
-        let members = hybrid.exact.members;
-        let width = (self.slots * members).next_multiple_of(pairs.kernels.lanes);
-        self.width = width;
+        let room = lists.members.room;
+        let width = (self.slots * room).next_multiple_of(kernels.lanes);
+        (self.room, self.width) = (room, width);
         self.weights.resize(rows.rows * width, R::ZERO);
         self.estimates.resize(rows.rows * width, R::ZERO);
-        let whole = width == self.slots * members
-            && self.used.iter().all(|&m| lists.slots[m].members.len() == members);
-        if !whole {
-            self.weights.fill(hidden());
-            self.estimates.fill(R::ZERO);
+        if width > self.slots * room {
+            let both = self.weights.chunks_mut(width).zip(self.estimates.chunks_mut(width));
+            both.for_each(|(w, h)| hide(w, h, self.slots * room..width));
         }
-        let (mut weights, mut estimates) =
-            (std::mem::take(&mut self.weights), std::mem::take(&mut self.estimates));
-        for (m, own, ranks) in self.groups() {
-            let block = &lists.slots[m].members;
-            let count = block.len();
-            let from = pairs.multiply_some(rows, p, own, block, gathered);
-            for (n, (&i, &rank)) in own.iter().zip(ranks).enumerate() {
-                let at = i * width + rank * members;
-                let logits = &pairs.weights[n * from..][..count];
-                let to = weights[at..at + count].iter_mut().zip(logits);
-                to.zip(&pairs.constants).for_each(|((to, x), c)| *to = *x + *c);
-                estimates[at..at + count].copy_from_slice(&pairs.estimates[n * from..][..count]);
-            }
+        let (dim, stride) = rows.query_shape();
+        let features = self.places.len();
+        let Self { weights, estimates, targets, used, starts, rows: of_slots, ranks, .. } = self;
+        targets.clear();
+        let pairs = of_slots.iter().zip(ranks.iter());
+        targets.extend(pairs.map(|(i, rank)| i * width + rank * room));
+        for (&m, range) in used.iter().zip(starts.windows(2)) {
+            let (own, targets) = (&of_slots[range[0]..range[1]], &targets[range[0]..range[1]]);
+            let (keys, feature_columns) = lists.members.columns(m);
+            let shape = |depth: usize, a_row: usize| Gather { columns: room, depth, a_row };
+            let to = (own, targets);
+            kernels.gather(&shape(dim, stride), to, &rows.scaled, keys, weights);
+            kernels.gather(&shape(features, p.1), to, p.0, feature_columns, estimates);
         }
-        (self.weights, self.estimates) = (weights, estimates);
     }
 
     /// Hides members that are in the window, global, or members of a slot that the query prefers more.
     fn hide_elsewhere(&mut self, hybrid: &Hybrid<'_, R>, lists: &Lists<R>, positions: &[usize]) {
-        let (width, members) = (self.width, hybrid.exact.members);
+        let (width, room) = (self.width, self.room);
+        let members = &lists.members;
+        let with_constants = hybrid.norm_scale() != 0.0;
         self.elsewhere.resize(positions.len() * width, false);
         self.stamps.resize(lists.ids.count(), 0);
         for (i, preferred) in self.preferred.chunks(self.slots).enumerate() {
@@ -263,19 +246,25 @@ impl<R: Cached> Routes<R> {
             let now = self.now;
             lists.global_ids.iter().for_each(|&id| self.stamps[id as usize] = now);
             for (rank, &m) in preferred.iter().enumerate() {
-                let slot = &lists.slots[m];
-                let at = i * width + rank * members;
-                let keys = slot.members.positions.iter().zip(&slot.ids);
-                let pairs = self.elsewhere[at..at + members].iter_mut().enumerate();
-                for ((c, elsewhere), (&j, &id)) in pairs.zip(keys) {
+                let at = i * width + rank * room;
+                let (weights, estimates) =
+                    (&mut self.weights[at..at + room], &mut self.estimates[at..at + room]);
+                if with_constants {
+                    let constants = weights.iter_mut().zip(members.constants(m));
+                    constants.for_each(|(w, c)| *w = *w + *c);
+                }
+                let keys = members.positions(m).iter().zip(members.ids(m));
+                let elsewhere = self.elsewhere[at..at + room].iter_mut();
+                let pairs = weights.iter_mut().zip(estimates.iter_mut()).zip(elsewhere);
+                for (((w, h), elsewhere), (&j, &id)) in pairs.zip(keys) {
                     let stamp = &mut self.stamps[id as usize];
-                    *elsewhere = *stamp == now || hybrid.is_near(positions[i], j);
+                    *elsewhere = (*stamp == now) | hybrid.is_near(positions[i], j);
                     *stamp = now;
                     if *elsewhere {
-                        self.weights[at + c] = hidden();
-                        self.estimates[at + c] = R::ZERO;
+                        (*w, *h) = (hidden(), R::ZERO);
                     }
                 }
+                hide(weights, estimates, members.len(m)..room);
             }
         }
     }
@@ -283,19 +272,18 @@ impl<R: Cached> Routes<R> {
     /// Shows the members of each slot with the rows that prefer it, after they were put into the sums.
     pub(super) fn visit(
         &self,
-        hybrid: &Hybrid<'_, R>,
         lists: &Lists<R>,
-        mut visit: impl FnMut(usize, &[usize], &Block<R>, Hide<'_, R>),
+        mut visit: impl FnMut(usize, &[usize], View<'_, R>, Hide<'_, R>),
     ) {
-        let (width, members) = (self.width, hybrid.exact.members);
-        for (m, rows, ranks) in self.groups() {
-            let block = &lists.slots[m].members;
-            visit(m, rows, block, &mut |n, w, h| {
-                let at = rows[n] * width + ranks[n] * members;
-                for (c, elsewhere) in self.elsewhere[at..at + block.len()].iter().enumerate() {
-                    if *elsewhere {
-                        hide(w, h, c..c + 1);
-                    }
+        for (&m, range) in self.used.iter().zip(self.starts.windows(2)) {
+            let range = range[0]..range[1];
+            let (rows, targets) = (&self.rows[range.clone()], &self.targets[range]);
+            let members = lists.members.view(m);
+            let count = members.len();
+            visit(m, rows, members, &mut |n, w, h| {
+                let elsewhere = &self.elsewhere[targets[n]..][..count];
+                for (c, _) in elsewhere.iter().enumerate().filter(|(_, elsewhere)| **elsewhere) {
+                    hide(w, h, c..c + 1);
                 }
             });
         }

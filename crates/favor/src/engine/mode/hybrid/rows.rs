@@ -1,6 +1,6 @@
 //! A tile of queries with its sums, and what a block of exact keys changes in them.
 
-use super::block::Block;
+use super::block::{Block, View};
 use super::{Hybrid, Shape, cancelled};
 use crate::Result;
 use crate::engine::mode::forward::normalise;
@@ -8,6 +8,7 @@ use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{Product, squared_norm};
 use crate::map::Cached;
 use crate::simd::{Aligned, Constants, Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real};
+use std::cmp::Ordering;
 
 /// The exponent of a query that no key has been seen by: below that of any weight.
 const NOTHING: f64 = -1_048_576.0;
@@ -36,6 +37,17 @@ pub(super) struct QueryRows<R: Real> {
     pub(super) numerators: Aligned<R>,
 }
 
+/// The least integer that is not smaller: by conversions, where a processor may have no instruction of its
+/// own. What is beyond their range stays beyond all exponents, and NaN stays NaN.
+fn next_integer(x: f64) -> f64 {
+    let whole = x as i64 as f64;
+    match whole.partial_cmp(&x) {
+        Some(Ordering::Less) => whole + 1.0,
+        Some(_) => whole,
+        None => x,
+    }
+}
+
 /// What the features of a tile of queries say, before anything is exact.
 pub(super) struct Estimated<'a, R> {
     pub(super) denominators: &'a [R],
@@ -46,7 +58,8 @@ pub(super) struct Estimated<'a, R> {
 
 impl<R: Cached> QueryRows<R> {
     pub(super) fn new(shape: Shape, capacity: usize) -> Self {
-        let zeros = vec![R::ZERO; capacity];
+        // Whole vectors of them.
+        let zeros = vec![R::ZERO; capacity.next_multiple_of(R::kernels().lanes)];
         Self {
             shape,
             rows: 0,
@@ -73,34 +86,37 @@ impl<R: Cached> QueryRows<R> {
         self.rows = rows.len();
         self.positions.clear();
         self.positions.extend(rows.iter().map(|i| i + offset));
-        let scale = R::from_f64(hybrid.logit_scale());
         let (norm, mean) = (hybrid.norm_scale(), (features as f64).log2());
         for (i, &row) in rows.iter().enumerate() {
-            let scaled = &mut self.scaled[i * dim_padded..][..dim];
-            q.widen_row(row, scaled);
-            scaled.iter_mut().for_each(|x| *x = *x * scale);
             let denominator = estimated.denominators[i];
             // Exact logits leave out the query's own factor; row terms have it.
             let own = if norm == 0.0 { 0.0 } else { norm * squared_norm(q, row) };
             let log = estimated.row_exponents[i].to_f64() + estimated.row_terms[i].to_f64();
             let base = log - mean - own;
-            let (exponent, factor) = if denominator == R::ZERO {
-                (NOTHING, 0.0)
-            } else {
-                (base.ceil(), (base - base.ceil()).exp2())
-            };
+            let exponent = if denominator == R::ZERO { NOTHING } else { next_integer(base) };
             if !(NOTHING..MOST).contains(&exponent) || !denominator.is_finite() {
                 return Err(cancelled::<T>());
             }
-            let factor = R::from_f64(factor);
             self.exponents[i] = R::from_f64(exponent);
-            self.factors[i] = factor;
+            self.factors[i] = R::from_f64(base - exponent);
             self.estimated[i] = denominator;
-            self.denominators[i] = factor * denominator;
-            let sums = &mut self.numerators[i * value_width..][..value_width];
-            let from = &estimated.numerators[i * value_width..];
-            sums.iter_mut().zip(from).for_each(|(s, x)| *s = *x * factor);
         }
+        let kernels = R::kernels();
+        kernels.exp2(&mut self.factors, rows.len());
+        for i in 0..rows.len() {
+            if self.estimated[i] == R::ZERO {
+                self.factors[i] = R::ZERO;
+            }
+            self.denominators[i] = self.factors[i] * self.estimated[i];
+        }
+        let tile = |columns: usize| Layout { rows: rows.len(), columns, stride: columns };
+        let (sums, from) = (&mut self.numerators, estimated.numerators);
+        kernels.scale_rows(tile(value_width), from, &self.factors, sums);
+        for (out, &row) in self.scaled.chunks_mut(dim_padded).zip(rows) {
+            q.widen_row(row, &mut out[..dim]);
+        }
+        let scale = R::from_f64(hybrid.logit_scale());
+        kernels.scale_all(tile(dim_padded), &mut self.scaled, scale);
         Ok(())
     }
 
@@ -119,7 +135,7 @@ impl<R: Cached> QueryRows<R> {
             rows: last - first,
             q: (&self.scaled[first * dim_padded..], dim_padded),
             p: (&p[first * stride..], stride),
-            block,
+            block: block.view(),
             range,
         };
         if meeting.rows == 0 || range.0 == range.1 {
@@ -141,6 +157,15 @@ impl<R: Cached> QueryRows<R> {
         shrink: &mut [R],
     ) {
         self.sums(0, self.rows).take_weights(kernels, tile, weights, estimates, constants, shrink);
+    }
+
+    pub(super) fn value_width(&self) -> usize {
+        self.shape.value_width
+    }
+
+    /// Numbers of a query, and from one scaled query to the next.
+    pub(super) fn query_shape(&self) -> (usize, usize) {
+        (self.shape.dim, self.shape.dim_padded)
     }
 
     /// The sums of some rows.
@@ -176,29 +201,6 @@ impl<R: Cached> QueryRows<R> {
     }
 }
 
-/// Rows of queries and their features, gathered from a tile.
-pub(super) struct Gathered<R> {
-    pub(super) q: Vec<R>,
-    pub(super) p: Vec<R>,
-}
-
-impl<R: Cached> Gathered<R> {
-    pub(super) fn new() -> Self {
-        Self { q: vec![], p: vec![] }
-    }
-
-    pub(super) fn take_rows(
-        &mut self,
-        from: &QueryRows<R>,
-        (p, stride): (&[R], usize),
-        rows: &[usize],
-    ) {
-        let Shape { dim_padded, width, .. } = from.shape;
-        gather(&mut self.q, &from.scaled, dim_padded, dim_padded, rows);
-        gather(&mut self.p, p, stride, width, rows);
-    }
-}
-
 pub(super) fn gather<R: Real>(
     to: &mut Vec<R>,
     from: &[R],
@@ -217,7 +219,7 @@ pub(super) struct Meeting<'a, R> {
     pub(super) rows: usize,
     pub(super) q: (&'a [R], usize),
     pub(super) p: (&'a [R], usize),
-    pub(super) block: &'a Block<R>,
+    pub(super) block: View<'a, R>,
     pub(super) range: (usize, usize),
 }
 
@@ -287,46 +289,6 @@ impl<R: Cached> Pairs<R> {
         self.constants.clear();
         self.constants.extend_from_slice(&block.constants[start..end]);
         self.constants.resize(width, R::ZERO);
-        width
-    }
-
-    /// The same for some rows of a tile and a whole block. Rows are copied only if the block is long.
-    pub(super) fn multiply_some(
-        &mut self,
-        tile: &QueryRows<R>,
-        p: (&[R], usize),
-        rows: &[usize],
-        block: &Block<R>,
-        gathered: &mut Gathered<R>,
-    ) -> usize {
-        let (kernels, count) = (self.kernels, block.len());
-        let Shape { dim, dim_padded, features, width: f_width, .. } = block.shape;
-        let Some(turned) = block.turned(0).filter(|turned| turned.width <= kernels.lanes) else {
-            gathered.take_rows(tile, p, rows);
-            let (q, p) = ((&gathered.q[..], dim_padded), (&gathered.p[..], f_width));
-            return self.multiply(&Meeting { rows: rows.len(), q, p, block, range: (0, count) });
-        };
-        let width = turned.width;
-        self.weights.resize(rows.len() * width, R::ZERO);
-        self.estimates.resize(rows.len() * width, R::ZERO);
-        let shape = |depth: usize, a_row: usize| Gemm {
-            rows: rows.len(),
-            columns: width,
-            depth,
-            a: (a_row, 1),
-            b_row: width,
-            b_panel: 0,
-            c_row: width,
-            accumulate: false,
-            in_parts: true,
-            prefetch: Prefetch::default(),
-        };
-        let logits = shape(dim, dim_padded);
-        kernels.gather(&logits, rows, &tile.scaled, &turned.keys, &mut self.weights);
-        let estimates = shape(features, p.1);
-        kernels.gather(&estimates, rows, p.0, &turned.features, &mut self.estimates);
-        self.constants.clear();
-        self.constants.extend_from_slice(&block.constants);
         width
     }
 

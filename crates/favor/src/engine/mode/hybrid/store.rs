@@ -16,27 +16,41 @@ fn wide<R: Cached>(numbers: &[R]) -> impl Iterator<Item = f64> {
 }
 
 impl<R: Cached> State<R> {
-    fn blocks(&self) -> impl Iterator<Item = &Block<R>> {
-        let slots = self.lists.slots.iter().map(|slot| &slot.members);
-        [&self.recent, &self.lists.first, &self.lists.worst].into_iter().chain(slots)
-    }
-
     /// All but the sums, as arrays whose names begin with the place of the head.
     pub(crate) fn to_arrays(&self, place: usize) -> Vec<Array<'static>> {
         let mut arrays = vec![];
         let mut put = |what: &str, numbers: Vec<f64>| {
             arrays.push(Array::f64(name(place, what), [numbers.len()], &numbers));
         };
-        let each = |part: &dyn Fn(&Block<R>) -> Vec<f64>| -> Vec<f64> {
-            self.blocks().flat_map(part).collect()
+        let Self { recent, lists, .. } = self;
+        let members = &lists.members;
+        let blocks = [recent, &lists.first, &lists.worst];
+        // What the blocks have, and then what the slots have.
+        let all = |of_block: &dyn Fn(&Block<R>) -> Vec<f64>,
+                   of_slot: &dyn Fn(usize) -> Vec<f64>|
+         -> Vec<f64> {
+            let slots = (0..members.slots()).flat_map(of_slot);
+            blocks.into_iter().flat_map(of_block).chain(slots).collect()
         };
-        put("counts", each(&|b| vec![b.len() as f64]));
-        put("positions", each(&|b| b.positions.iter().map(|p| *p as f64).collect()));
-        put("keys", each(&|b| wide(&b.keys).collect()));
-        put("values", each(&|b| wide(&b.values).collect()));
-        put("constants", each(&|b| wide(&b.constants).collect()));
+        let places = |p: &[usize]| p.iter().map(|p| *p as f64).collect();
+        put("counts", all(&|b| vec![b.len() as f64], &|m| vec![members.len(m) as f64]));
+        put("positions", all(&|b| places(&b.positions), &|m| places(members.positions(m))));
+        put(
+            "keys",
+            all(&|b| wide(&b.keys).collect(), &|m| {
+                members.keys_as_rows(m).flat_map(|row| wide(&row).collect::<Vec<_>>()).collect()
+            }),
+        );
+        put(
+            "values",
+            all(&|b| wide(&b.values).collect(), &|m| wide(members.values_of(m)).collect()),
+        );
+        put(
+            "constants",
+            all(&|b| wide(&b.constants).collect(), &|m| wide(members.constants(m)).collect()),
+        );
         put("pending", wide(&self.scores).collect());
-        put("scores", self.lists.slots.iter().flat_map(|slot| wide(&slot.scores)).collect());
+        put("scores", (0..members.slots()).flat_map(|m| wide(members.scores(m))).collect());
         put("known", vec![self.lists.known as f64]);
         put("errors", self.lists.errors().to_vec());
         put("totals", wide(&self.lists.totals).collect());
@@ -44,14 +58,14 @@ impl<R: Cached> State<R> {
         arrays
     }
 
-    /// Takes up what [`to_arrays`](Self::to_arrays) left after `tokens` tokens with `most` members of a slot,
-    /// in a state before its first token.
+    /// Takes up what [`to_arrays`](Self::to_arrays) left after `tokens` tokens, in a state before its
+    /// first token.
     pub(crate) fn restore<H>(
         &mut self,
         shape: Shape,
         file: &File<'_, H>,
         place: usize,
-        (tokens, most): (usize, usize),
+        tokens: usize,
     ) -> Result<()> {
         let bad = |reason: &str| Error::invalid("decode state", reason.to_string());
         let read = |what: &str| file.f64(&name(place, what)).map(|(_, numbers)| numbers);
@@ -66,7 +80,7 @@ impl<R: Cached> State<R> {
         let counts: Vec<usize> = read("counts")?.into_iter().map(|n| n as usize).collect();
         let total = counts.iter().try_fold(0_usize, |sum, n| sum.checked_add(*n));
         let total = total.filter(|n| *n <= usize::MAX / 65536);
-        let Some(total) = total.filter(|_| counts.len() == 3 + self.lists.slots.len()) else {
+        let Some(total) = total.filter(|_| counts.len() == 3 + self.lists.members.slots()) else {
             return Err(bad("exact keys of the wrong number"));
         };
         let positions: Vec<usize> = read("positions")?.into_iter().map(|p| p as usize).collect();
@@ -81,9 +95,9 @@ impl<R: Cached> State<R> {
             && values.len() == total * shape.value_width
             && constants.len() == total
             && scores.len() == counts[3..].iter().sum::<usize>()
-            && pending.len() <= counts[0] * self.lists.slots.len()
-            && (self.lists.slots.is_empty()
-                || pending.len().is_multiple_of(self.lists.slots.len()))
+            && pending.len() <= counts[0] * self.lists.members.slots()
+            && (self.lists.members.slots() == 0
+                || pending.len().is_multiple_of(self.lists.members.slots()))
             && known.len() == 1
             && errors.len() == counts[2]
             && errors.iter().all(|e| !e.is_nan())
@@ -119,7 +133,7 @@ impl<R: Cached> State<R> {
         let members: Vec<_> = members.collect();
         (lists.totals, lists.exponents) = (totals, exponents);
         (lists.known, self.scores) = (known[0] as usize, pending);
-        lists.restore(members, errors, most);
+        lists.restore(members, errors);
         self.position = tokens;
         Ok(())
     }

@@ -1,0 +1,149 @@
+"""Error against time on the heads of a pretrained MiniLM, for every way to attend.
+
+Writes docs/benchmarks-quality.md and its picture. Needs the packages of requirements.txt, the wheel of this
+project, and text/wikitext2_{valid,test}.txt.gz in the folder that FAVOR_DATA names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import platform
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+# An isolated interpreter does not look beside the program.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from heads import Heads  # noqa: E402
+from ways import ways  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+THREADS = 2
+# Maps are fitted and learned on sequences of this length, and used at every length.
+LEARNED_LENGTH = 256
+LAYERS = (0, 3)
+
+
+def error(ours: torch.Tensor, exact: torch.Tensor) -> float:
+    """Relative error of the outputs, the mean over heads."""
+    difference, norm = (x.double().square().sum((0, 2, 3)) for x in (ours - exact, exact))
+    return float((difference / norm).sqrt().mean())
+
+
+def front(points: dict[str, tuple[float, float]]) -> list[str]:
+    """The names of those that nothing else beats in both time and error."""
+    best, names = math.inf, []
+    for name, (_, wrong) in sorted(points.items(), key=lambda p: p[1]):
+        if wrong < best:
+            best = wrong
+            names.append(name)
+    return names
+
+
+def measure(heads: Heads, length: int, a: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    """Time and error of every way, the mean over layers."""
+    count = max(1, a.tokens // length)
+    train = heads.of("valid", LEARNED_LENGTH, a.sequences)
+    test = heads.of("test", length, count)
+    found: dict[str, list[tuple[float, float]]] = {}
+    for layer in LAYERS:
+        q, k, v = (x.contiguous() for x in test[layer])
+        exact = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        one = [x[:1].contiguous() for x in (q, k, v)]
+        made = dict(ways(train[layer], a.features, a.steps))
+        best = dict.fromkeys(made, math.inf)
+        for _ in range(a.rounds):
+            for name, attend in made.items():
+                start = time.perf_counter()
+                attend(*one)
+                best[name] = min(best[name], time.perf_counter() - start)
+        for name, attend in made.items():
+            wrong = error(attend(q, k, v), exact)
+            found.setdefault(name, []).append((best[name], wrong))
+            print(length, layer, name, f"{best[name] * 1e3:.2f} ms", f"{wrong:.4f}", flush=True)
+    mean = lambda n: sum(n) / len(n)  # noqa: E731
+    return {name: (mean([t for t, _ in f]), mean([e for _, e in f])) for name, f in found.items()}
+
+
+def plot(path: Path, all_points: dict[int, dict[str, tuple[float, float]]]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    matplotlib.rcParams["svg.hashsalt"] = "favor"
+    figure, axes = plt.subplots(1, len(all_points), figsize=(5 * len(all_points), 5), squeeze=False)
+    for axis, (length, points) in zip(axes[0], all_points.items(), strict=True):
+        shown = {name: (t, max(e, 1e-4)) for name, (t, e) in points.items()}
+        best = front(points)
+        for name, (seconds, wrong) in shown.items():
+            on = name in best
+            axis.loglog(seconds * 1e3, wrong, "o", color="C0" if on else "0.6", ms=6 if on else 4)
+            axis.annotate(name, (seconds * 1e3, wrong), fontsize=6, alpha=1.0 if on else 0.6)
+        axis.loglog([shown[n][0] * 1e3 for n in best], [shown[n][1] for n in best], color="C0")
+        axis.set_title(f"L = {length}")
+        axis.set_xlabel("time of one sequence, 12 heads (ms)")
+        axis.grid(True, which="both", alpha=0.2)
+    axes[0][0].set_ylabel("relative error of the outputs")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def machine() -> str:
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [l for l in info.read_text().splitlines() if l.startswith("model name")]
+        model = names[0].split(":", 1)[1].strip() if names else model
+    return f"{model}, {THREADS} threads, Python {platform.python_version()}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[512, 4096, 16384])
+    parser.add_argument("--features", type=int, nargs="+", default=[64, 128])
+    parser.add_argument("--steps", type=int, default=800, help="steps of learning")
+    parser.add_argument("--sequences", type=int, default=200, help="sequences to learn from")
+    parser.add_argument("--tokens", type=int, default=16384, help="tokens to measure errors on")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of timing; the best counts")
+    a = parser.parse_args()
+    data = os.environ.get("FAVOR_DATA")
+    if not data:
+        raise SystemExit("set FAVOR_DATA to the folder that has text/wikitext2_test.txt.gz")
+    torch.set_num_threads(THREADS)
+    torch.set_grad_enabled(False)
+    torch.manual_seed(0)
+    heads = Heads(Path(data))
+    all_points = {length: measure(heads, length, a) for length in a.lengths}
+    names = ["torch", "transformers", "performer-pytorch"]
+    text = [
+        "# Error against time\n",
+        "Written by `cargo xtask bench quality`. The heads of layers "
+        f"{' and '.join(map(str, LAYERS))} of a pretrained MiniLM (12 heads of dimension 32 each) on WikiText-2 test; "
+        f"maps are fitted and learned ({a.steps} steps) on {a.sequences} sequences of {LEARNED_LENGTH} tokens of its validation "
+        "part. The model has 512 positions, which longer texts repeat. Times are those of one sequence, in turns, the best "
+        f"of {a.rounds}; errors are those of the outputs against exact attention, relative, the mean over heads.\n",
+        f"Machine: {machine()}. Peers: {', '.join(f'{n} {version(n)}' for n in names)}.\n",
+        "![error against time](benchmarks-quality.svg)\n",
+    ]
+    for length, points in all_points.items():
+        best = front(points)
+        text += [f"## L = {length}\n", "| | time | error | on the front |", "|---|---|---|---|"]
+        for name, (seconds, wrong) in sorted(points.items(), key=lambda p: p[1]):
+            mark = "**yes**" if name in best else ""
+            text.append(f"| {name} | {seconds * 1e3:.2f} ms | {wrong:.4f} | {mark} |")
+        text.append("")
+    plot(a.out / "benchmarks-quality.svg", all_points)
+    temporary = a.out / "benchmarks-quality.md.part"
+    temporary.write_text("\n".join(text))
+    temporary.replace(a.out / "benchmarks-quality.md")
+
+
+if __name__ == "__main__":
+    main()

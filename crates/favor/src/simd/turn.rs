@@ -1,0 +1,94 @@
+//! Matrices turned, rows into columns, by squares that fit the registers.
+
+// Indices name registers here; iterators over arrays of vectors would hide which.
+#![allow(clippy::needless_range_loop)]
+
+use super::lanes::{Constants, Lanes};
+
+/// Shapes and strides of a matrix to turn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    /// Rows of the matrix, columns of its turned form.
+    pub(crate) rows: usize,
+    /// Columns of the matrix, rows of its turned form.
+    pub(crate) columns: usize,
+    /// From one row of the matrix to the next.
+    pub(crate) row_stride: usize,
+    /// Numbers in a row of the turned form, whole vectors or a single shorter one: zeros fill it up.
+    pub(crate) width: usize,
+    /// From one row of the turned form to the next.
+    pub(crate) out_stride: usize,
+}
+
+/// Vectors in the largest square.
+const MOST: usize = 16;
+
+/// `out_lj = x_jl`.
+///
+/// # Safety
+/// The processor must support `V`, and the slices behind the pointers must hold what `s` says.
+#[inline(always)]
+pub(super) unsafe fn turn<V: Lanes>(s: &Turn, x: *const V::Real, out: *mut V::Real) {
+    let zero = <V::Real as Constants>::ZERO;
+    let whole = s.columns / V::COUNT * V::COUNT;
+    for j in (0..s.width).step_by(V::COUNT) {
+        let rows = s.rows.saturating_sub(j).min(V::COUNT);
+        // SAFETY: rows below `s.rows` and columns below `s.columns` are read, and rows of the turned form
+        // are written up to `s.width`, all inside the slices by the caller's promise.
+        unsafe {
+            for l in (0..whole).step_by(V::COUNT) {
+                let mut square = [V::splat(zero); MOST];
+                for i in 0..V::COUNT {
+                    if i < rows {
+                        square[i] = V::load(x.add((j + i) * s.row_stride + l));
+                    }
+                }
+                let square = turned(square);
+                for i in 0..V::COUNT {
+                    square[i].store(out.add((l + i) * s.out_stride + j));
+                }
+            }
+            for l in whole..s.columns {
+                for i in 0..V::COUNT {
+                    let number = if i < rows { *x.add((j + i) * s.row_stride + l) } else { zero };
+                    *out.add(l * s.out_stride + j + i) = number;
+                }
+            }
+        }
+    }
+}
+
+/// A square of vectors, turned: each step brings the numbers of a column twice as near.
+///
+/// # Safety
+/// The processor must support `V`.
+#[inline(always)]
+unsafe fn turned<V: Lanes>(mut square: [V; MOST]) -> [V; MOST] {
+    // SAFETY: the caller vouches for the processor level. Steps are written out so that all indices are
+    // known, and the square stays in registers.
+    unsafe {
+        square = step(square);
+        if V::COUNT >= 4 {
+            square = step(square);
+        }
+        if V::COUNT >= 8 {
+            square = step(square);
+        }
+        if V::COUNT >= 16 {
+            square = step(square);
+        }
+    }
+    square
+}
+
+/// # Safety
+/// As for [`turned`].
+#[inline(always)]
+unsafe fn step<V: Lanes>(square: [V; MOST]) -> [V; MOST] {
+    let mut out = square;
+    for i in 0..V::COUNT / 2 {
+        // SAFETY: the caller vouches for the processor level.
+        (out[2 * i], out[2 * i + 1]) = unsafe { square[i].zip(square[i + V::COUNT / 2]) };
+    }
+    out
+}
