@@ -17,12 +17,22 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
 from . import break_even
-from ._calibration import EXACT, KEYS_EXACT, MAPS, Calibration, calibrate, load, recording
+from ._calibration import EXACT, KEYS_EXACT, KIND, MAPS, Calibration, calibrate, load, recording
+from ._convert import Conversion, convert
 from ._decode import DecodeCache, DecodeLayer
 from .torch import favor_attention, fit_maps, unpack
 from .torch._attention import ExactKeys
+from .torch._plain import linear_attention
 
-__all__ = ["Calibration", "DecodeCache", "calibrate", "load", "register"]
+__all__ = [
+    "Calibration",
+    "Conversion",
+    "DecodeCache",
+    "calibrate",
+    "convert",
+    "load",
+    "register",
+]
 
 NAME = "favor_sharp"
 
@@ -107,7 +117,10 @@ def attention(
             query = functional.pad(query, (0, 0, keys - length, 0))
         scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
         recorder = recording()
-        if recorder is not None:
+        kind = getattr(module, KIND, None)
+        if kind is not None:
+            out = linear_attention(kind, query, key, value, attention_mask, causal)
+        elif recorder is not None:
             out = recorder.record(module, query, key, value, attention_mask, causal, scaling)
         else:
             cached = bool(is_causal) and length < keys

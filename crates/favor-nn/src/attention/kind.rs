@@ -25,11 +25,13 @@ pub enum Attention {
     Features(Family),
     /// Balanced features for the heads where they are predicted to be accurate, exact for the others.
     Auto,
+    /// Features learned from the queries and keys of a trained model, which is converted to them.
+    Learned,
 }
 
 impl Attention {
-    /// Every kind: softmax, linear attention, the features of each positive family, and the choice
-    /// between them.
+    /// Every kind: softmax, linear attention, the features of each positive family, the choice between them,
+    /// and learned features.
     ///
     /// ```
     /// use favor_nn::{Attention, Family};
@@ -39,7 +41,7 @@ impl Attention {
     pub fn all() -> impl Iterator<Item = Self> {
         let families = Family::ALL.into_iter().filter(|family| family.is_positive());
         let plain = [Self::Exact, Self::Elu, Self::Relu];
-        plain.into_iter().chain(families.map(Self::Features)).chain([Self::Auto])
+        plain.into_iter().chain(families.map(Self::Features)).chain([Self::Auto, Self::Learned])
     }
 
     /// The name in commands and files.
@@ -50,6 +52,7 @@ impl Attention {
             Self::Relu => "relu",
             Self::Features(family) => family.name(),
             Self::Auto => "auto",
+            Self::Learned => "learned",
         }
     }
 
@@ -61,14 +64,15 @@ impl Attention {
             Self::Relu => "ReLU",
             Self::Features(family) => family.title(),
             Self::Auto => "Auto",
+            Self::Learned => "Learned (ours)",
         }
     }
 
-    /// The family whose maps it needs, if any.
+    /// The family whose maps it needs, or starts from, if any.
     pub fn family(self) -> Option<Family> {
         match self {
             Self::Features(family) => Some(family),
-            Self::Auto => Some(Family::Balanced),
+            Self::Auto | Self::Learned => Some(Family::Balanced),
             _ => None,
         }
     }
