@@ -162,28 +162,46 @@ fn vectors(model: &Path, texts: &[&str], batch: usize) -> Vec<Vec<f32>> {
     embed(&EmbedRequest::new(model, texts).batch(batch), &silent).unwrap().vectors
 }
 
+/// ReLU attention is far from softmax: what is lost by it at first comes back in a few steps.
 #[test]
-fn a_task_is_kept_and_a_stopped_conversion_goes_on() {
+fn a_task_is_kept() {
     let _held = generator();
     let folder = tempfile::tempdir().unwrap();
     let exact = teacher(folder.path());
-    let whole = request(folder.path(), "whole", &exact);
+    let request = request(folder.path(), "relu", &exact).attention(Attention::Relu);
+    let found = unwatched(|w| convert(&request, w)).unwrap();
+    let names: Vec<&str> = found.stages.iter().map(|stage| stage.name.as_str()).collect();
+    assert_eq!(names, ["replace", "values", "weights", "task"]);
+    let (first, trained) = (&found.stages[0].distance, &found.stages[2].distance);
+    assert!(trained.states < 0.9 * first.states, "{}", found.to_text());
+    assert_eq!(found.stages[3].score, Some(1.0), "{}", found.to_text());
+}
+
+#[test]
+fn a_stopped_conversion_goes_on() {
+    let _held = generator();
+    let folder = tempfile::tempdir().unwrap();
+    let exact = teacher(folder.path());
+    let gentle = |out: &str| {
+        let request = request(folder.path(), out, &exact).features(2);
+        let options = request.options.rate(1e-4).task_rate(1e-4);
+        request.options(options)
+    };
+    let whole = gentle("whole");
     let found = unwatched(|w| convert(&whole, w)).unwrap();
     let names: Vec<&str> = found.stages.iter().map(|stage| stage.name.as_str()).collect();
     assert_eq!(names, ["learn", "maps", "values", "weights", "task"]);
-    let (first, third) = (&found.stages[0].distance, &found.stages[3].distance);
-    assert!(third.states < 0.7 * first.states, "{}", found.to_text());
-    assert_eq!(found.stages[4].score, Some(1.0), "{}", found.to_text());
+    assert_eq!(found.last().unwrap().score, Some(1.0), "{}", found.to_text());
     let [before, after] = found.head_errors.unwrap();
     assert!(after <= before);
     assert!(!whole.out.join("conversion").exists());
 
     // Stopped while maps are learned, in the second stage of training, and in the last.
-    let parts = request(folder.path(), "parts", &exact);
+    let parts = gentle("parts");
     for words in ["learning maps", "values", "task"] {
         let stop = AtomicBool::new(false);
         let listener = |tick: Tick<'_>| {
-            if tick.what.starts_with(words) && (words == "learning maps" || tick.done % 5 == 3) {
+            if tick.what.starts_with(words) {
                 stop.store(true, Ordering::Relaxed);
             }
         };
@@ -201,7 +219,7 @@ fn a_task_is_kept_and_a_stopped_conversion_goes_on() {
     };
     assert_eq!(scores(&found), scores(&again));
     let card = fs::read_to_string(whole.out.join("README.md")).unwrap();
-    assert!(card.contains("8 features per head") && card.contains("| weights |"), "{card}");
+    assert!(card.contains("2 features per head") && card.contains("| weights |"), "{card}");
 
     // It opens as it is, and goes on learning with its own maps.
     let more = FinetuneRequest::new(&whole.out, &exact.1, folder.path().join("more"))
