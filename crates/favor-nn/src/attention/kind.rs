@@ -30,8 +30,8 @@ pub enum Attention {
 }
 
 impl Attention {
-    /// Every kind: softmax, linear attention, the features of each positive family, the choice between them,
-    /// and learned features.
+    /// Every kind that a layer has by itself: softmax, linear attention, the features of each positive family,
+    /// and the choice between them. Learned features come with a converted model.
     ///
     /// ```
     /// use favor_nn::{Attention, Family};
@@ -41,7 +41,7 @@ impl Attention {
     pub fn all() -> impl Iterator<Item = Self> {
         let families = Family::ALL.into_iter().filter(|family| family.is_positive());
         let plain = [Self::Exact, Self::Elu, Self::Relu];
-        plain.into_iter().chain(families.map(Self::Features)).chain([Self::Auto, Self::Learned])
+        plain.into_iter().chain(families.map(Self::Features)).chain([Self::Auto])
     }
 
     /// The name in commands and files.
@@ -87,8 +87,9 @@ impl std::fmt::Display for Attention {
 impl std::str::FromStr for Attention {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
-        Self::all().find(|kind| kind.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = Self::all().map(Self::name).collect();
+        let known = || Self::all().chain([Self::Learned]);
+        known().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = known().map(Self::name).collect();
             Error::invalid("attention", format!("'{name}' is none of {}", names.join(", ")))
         })
     }

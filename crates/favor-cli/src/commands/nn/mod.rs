@@ -24,10 +24,7 @@ pub(super) struct AttentionArguments {
 /// The names of all kinds of attention.
 fn kinds() -> String {
     let names: Vec<&str> = Attention::all().map(Attention::name).collect();
-    format!(
-        "One of {}; learned is what favor convert makes [default: that of a converted model, else exact]",
-        names.join(", ")
-    )
+    format!("One of {} [default: that of a converted model, else exact]", names.join(", "))
 }
 
 /// How maps follow a training.
