@@ -34,6 +34,8 @@ from .torch._operator import to_array
 
 FILE = "favor_sharp.safetensors"
 MAPS, EXACT, KEYS_EXACT = "favor_maps", "favor_exact_heads", "favor_exact_keys"
+# Attention without maps, by its name.
+KIND = "favor_kind"
 # Queries and keys of each sampled sequence that a prediction looks at, and sequences of each layer.
 QUERIES, KEYS, SEQUENCES = 8, 128, 6
 
@@ -359,7 +361,8 @@ def _save(model: nn.Module, file: Path) -> None:
 
 
 def load(model: nn.Module, file: str | os.PathLike[str] | None = None) -> None:
-    """Gives a model the maps of an earlier ``calibrate``, from its own folder if no file is named."""
+    """Gives a model the maps of an earlier ``calibrate``, or of a conversion, from its own folder if no file
+    is named. Those of a model with a head fit the same model without it, and the reverse."""
     from . import hf
 
     place = _place(model, True) if file is None else Path(file)
@@ -374,15 +377,30 @@ def load(model: nn.Module, file: str | os.PathLike[str] | None = None) -> None:
     layers = json.loads(note or "{}").get("layers")
     if layers is None:
         raise ValueError(f"{place}: maps, but not of the layers of a model")
-    modules = dict(model.named_modules())
+    modules = _modules(model)
     for layer in layers:
         if layer["name"] not in modules:
             raise ValueError(
                 f"{place}: the model has no layer {layer['name']!r}; the maps are of another one"
             )
     for layer in layers:
+        module = modules[layer["name"]]
+        if layer.get("kind"):
+            setattr(module, KIND, layer["kind"])
+            continue
         own, maps = maps[: layer["maps"]], maps[layer["maps"] :]
-        module, keys = modules[layer["name"]], ExactKeys(**layer["exact_keys"])
+        routed = layer["exact_keys"]["routed"]
+        keys = ExactKeys(**layer["exact_keys"])._replace(routed=tuple(routed) if routed else None)
         _attach(module, pack(own), layer["exact"], keys, layer["short_is_exact"])
     hf.register()
     model.set_attn_implementation(hf.NAME)
+
+
+def _modules(model: nn.Module) -> dict[str, nn.Module]:
+    """All modules by name, with and without the prefix that a model with a head has before its base."""
+    named = dict(model.named_modules())
+    prefix = f"{getattr(model, 'base_model_prefix', '')}."
+    for name, module in list(named.items()):
+        other = name.removeprefix(prefix) if name.startswith(prefix) else prefix + name
+        named.setdefault(other, module)
+    return named

@@ -17,13 +17,23 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
 from . import break_even
-from ._calibration import EXACT, KEYS_EXACT, MAPS, Calibration, calibrate, load
+from ._calibration import EXACT, KEYS_EXACT, KIND, MAPS, Calibration, calibrate, load
+from ._convert import Conversion, convert
 from ._decode import DecodeCache, DecodeLayer
 from ._watch import Call, watching
 from .torch import favor_attention, fit_maps, unpack
 from .torch._attention import ExactKeys
+from .torch._plain import linear_attention
 
-__all__ = ["Calibration", "DecodeCache", "calibrate", "load", "register"]
+__all__ = [
+    "Calibration",
+    "Conversion",
+    "DecodeCache",
+    "calibrate",
+    "convert",
+    "load",
+    "register",
+]
 
 NAME = "favor_sharp"
 
@@ -108,7 +118,10 @@ def attention(
             query = functional.pad(query, (0, 0, keys - length, 0))
         scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
         watcher = watching()
-        if watcher is not None:
+        kind = getattr(module, KIND, None)
+        if kind is not None:
+            out = linear_attention(kind, query, key, value, attention_mask, causal)
+        elif watcher is not None:
             call = Call(query, key, value, attention_mask, causal, scaling)
             out = watcher.record(module, call)
         else:

@@ -30,7 +30,7 @@ const OPTIONAL: &[Optional] = &[
     Optional {
         feature: "nn",
         built: cfg!(feature = "nn"),
-        subcommands: &["embed", "finetune", "pretrain", "reproduce glue"],
+        subcommands: &["convert", "embed", "finetune", "pretrain", "reproduce glue"],
         options: &[],
         about: "transformers with attention by features",
     },

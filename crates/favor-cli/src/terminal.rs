@@ -42,9 +42,10 @@ impl Bar {
 
     /// Takes one report of an experiment.
     pub(crate) fn show(&self, tick: Tick<'_>) {
+        let another = self.0.length() != Some(tick.total);
         self.0.set_length(tick.total);
-        // Threads may report out of order; the bar never goes back.
-        if tick.done >= self.0.position() {
+        // Threads may report out of order; the bar never goes back within one piece of work.
+        if another || tick.done >= self.0.position() {
             self.0.set_position(tick.done);
         }
         if !tick.what.is_empty() && !self.0.is_hidden() {

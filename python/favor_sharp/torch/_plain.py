@@ -211,3 +211,27 @@ def causal_sums(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         total = shrink * total + fresh.sum(-2, keepdim=True)
         top = new
     return torch.cat(out, -2)
+
+
+# ε of the ReLU features.
+RELU_EPSILON = 1e-3
+
+
+def linear_attention(
+    kind: str, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool
+) -> Tensor:
+    """Attention by features that estimate no softmax, ``elu(x) + 1`` or ``relu(x) + ε``."""
+    if kind not in ("elu", "relu"):
+        raise ValueError(f"favor_sharp: attention of the kind {kind!r}; 'elu' and 'relu' are known")
+    if causal:
+        raise ValueError(f"favor_sharp: {kind} attention is not causal")
+
+    def features(x: Tensor) -> Tensor:
+        return torch.nn.functional.elu(x) + 1 if kind == "elu" else torch.relu(x) + RELU_EPSILON
+
+    queries, keys = features(q), features(k)
+    if key_mask is not None:
+        hidden = ~key_mask[:, None, :, None]
+        keys, v = keys.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+    total = queries @ keys.sum(2, keepdim=True).transpose(2, 3)
+    return queries @ (keys.transpose(2, 3) @ v) / total

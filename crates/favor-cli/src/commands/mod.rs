@@ -31,6 +31,8 @@ pub(crate) enum Command {
     #[cfg(feature = "speech")]
     Asr(asr::Arguments),
     #[cfg(feature = "nn")]
+    Convert(nn::convert::Arguments),
+    #[cfg(feature = "nn")]
     Embed(nn::embed::Arguments),
     #[cfg(feature = "nn")]
     Finetune(nn::finetune::Arguments),
@@ -67,6 +69,8 @@ impl Command {
             Self::Reproduce(arguments) => arguments.run(),
             #[cfg(feature = "speech")]
             Self::Asr(arguments) => arguments.run(),
+            #[cfg(feature = "nn")]
+            Self::Convert(arguments) => arguments.run(),
             #[cfg(feature = "nn")]
             Self::Embed(arguments) => arguments.run(),
             #[cfg(feature = "nn")]

@@ -105,6 +105,103 @@ fn a_small_task_is_learned() {
 }
 
 #[test]
+fn a_model_is_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let line = "the cat sat on the mat . a dog ran fast , but not the cat !\n";
+    fs::write(here.join("a.txt"), line.repeat(60)).unwrap();
+    fs::write(here.join("texts.txt"), "the cat sat\na dog ran fast !\n").unwrap();
+    let model = model();
+    let convert = ["convert", "--model", &model, "--texts", "a.txt", "--length", "16"];
+    let more =
+        ["--features", "8", "--learn", "10", "--steps", "16", "--near", "1", "--routed", "2x2"];
+    let said = printed(here, &[&convert[..], &more, &["--out", "linear"]].concat());
+    for part in ["texts to learn from", "learn", "weights", "wrote linear"] {
+        assert!(said.contains(part), "{said}");
+    }
+    // It has its own attention, unless another one is asked for.
+    let embed = ["embed", "--model", "linear", "texts.txt"];
+    let own = printed(here, &embed);
+    assert_eq!(own, printed(here, &embed));
+    assert_ne!(own, printed(here, &[&embed[..], &["--attention", "exact"]].concat()));
+    let convert = |more: &[&'static str]| [&convert[..], more].concat();
+    refused(here, &convert(&["--attention", "exact"]), &["nothing to convert to"]);
+    refused(here, &convert(&["--skip", "sleep"]), &["sleep", "learn"]);
+    refused(here, &convert(&["--budget", "15"]), &["15m"]);
+    refused(here, &convert(&["--routed", "4"]), &["4x8"]);
+    refused(here, &["convert", "--model", &model], &["--texts"]);
+    refused(here, &["convert", "--model", &model, "--texts", "none.txt"], &["none.txt"]);
+    refused(here, &["convert", "--model", "linear", "--texts", "a.txt"], &["converted already"]);
+    refused(
+        here,
+        &["embed", "--model", &model, "texts.txt", "--attention", "learned"],
+        &["convert"],
+    );
+    assert!(!here.join("favor-converted").exists());
+}
+
+/// Cells in processes of their own give what cells in one process give.
+#[test]
+fn the_grid_runs_in_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let rte = here.join("glue/RTE");
+    fs::create_dir_all(&rte).unwrap();
+    for (name, rows) in [("train", 24), ("dev", 8)] {
+        let mut text = "index\tsentence1\tsentence2\tlabel\n".to_owned();
+        for i in 0..rows {
+            let label = ["entailment", "not_entailment"][i % 2];
+            text += &format!("{i}\tthe cat sat .\tthe {} sat .\t{label}\n", ["cat", "dog"][i % 2]);
+        }
+        fs::write(rte.join(format!("{name}.tsv")), text).unwrap();
+    }
+    let model = model();
+    let all = [
+        "reproduce",
+        "glue",
+        "--model",
+        &model,
+        "--data",
+        ".",
+        "--tasks",
+        "rte",
+        "--attentions",
+        "exact,relu,learned,keys+1",
+        "--features",
+        "4",
+        "--seeds",
+        "1",
+        "--rates",
+        "1e-3,2e-3",
+        "--epochs",
+        "1",
+        "--batch",
+        "8",
+        "--length",
+        "16",
+        "--learn",
+        "4",
+        "--steps",
+        "8",
+        "--label-epochs",
+        "1",
+        "--no-drop-in",
+    ];
+    let one = printed(here, &[&all[..], &["--out", "one"]].concat());
+    assert!(one.contains("RTE search") && one.contains("in all"), "{one}");
+    let more = ["--out", "two", "--jobs", "2", "--no-estimate"];
+    printed(here, &[&all[..], &more].concat());
+    let scores = |out: &str| -> Vec<String> {
+        let csv = fs::read_to_string(here.join(out).join("glue.csv")).unwrap();
+        csv.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned()).collect()
+    };
+    assert_eq!(scores("one"), scores("two"));
+    assert_eq!(scores("one").len(), 7);
+    let table = fs::read_to_string(here.join("two/glue.md")).unwrap();
+    assert!(table.contains("| window ±1 alone | 4 |") && !table.contains("search"), "{table}");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (here, model) = (folder.path(), model());

@@ -13,7 +13,7 @@ use favor::{AdaptiveMaps, AttentionOptions, Choice, FeatureMap, Gradients, Kerne
 use std::sync::Arc;
 
 /// burn's tensor on the CPU.
-type HostTensor = <Flex as burn::backend::BackendTypes>::FloatTensorPrimitive;
+pub(super) type HostTensor = <Flex as burn::backend::BackendTypes>::FloatTensorPrimitive;
 
 /// All of a call but its tensors.
 #[derive(Debug)]
@@ -48,16 +48,16 @@ pub(super) fn attend(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, call: Call) -> Re
     Ok(Tensor::from_primitive::<Autodiff<Flex>>(out))
 }
 
-fn foreign(error: impl std::fmt::Debug) -> Error {
+pub(super) fn foreign(error: impl std::fmt::Debug) -> Error {
     Error::invalid("attention", format!("queries, keys and values on one device: {error:?}"))
 }
 
 /// What the backward pass needs.
 #[derive(Debug, Clone)]
-struct Saved {
-    call: Arc<Call>,
+pub(super) struct Saved {
+    pub(super) call: Arc<Call>,
     /// Queries, keys, values and outputs.
-    inputs: [HostTensor; 4],
+    pub(super) inputs: [HostTensor; 4],
 }
 
 #[derive(Debug)]
@@ -77,14 +77,19 @@ impl Backward<Flex, 3> for Operation {
     }
 }
 
-fn forward(call: &Call, q: &HostTensor, k: &HostTensor, v: &HostTensor) -> Result<HostTensor> {
+pub(super) fn forward(
+    call: &Call,
+    q: &HostTensor,
+    k: &HostTensor,
+    v: &HostTensor,
+) -> Result<HostTensor> {
     match q.dtype() {
         DType::F64 => forward_in::<f64>(call, q, k, v),
         _ => forward_in::<f32>(call, q, k, v),
     }
 }
 
-fn backward(saved: &Saved, gradient: &HostTensor) -> [HostTensor; 3] {
+pub(super) fn backward(saved: &Saved, gradient: &HostTensor) -> [HostTensor; 3] {
     match gradient.dtype() {
         DType::F64 => backward_in::<f64>(saved, gradient),
         _ => backward_in::<f32>(saved, gradient),
@@ -92,7 +97,7 @@ fn backward(saved: &Saved, gradient: &HostTensor) -> [HostTensor; 3] {
 }
 
 /// A number format that both burn and the engine know.
-trait Shared: Scalar + Element + Pod {}
+pub(super) trait Shared: Scalar + Element + Pod {}
 impl Shared for f32 {}
 impl Shared for f64 {}
 
@@ -133,19 +138,19 @@ fn gradients<T: Shared>(saved: &Saved, gradient: &HostTensor) -> Result<Gradient
 }
 
 impl Call {
-    fn method(&self) -> Result<favor::Method<'_>> {
+    pub(super) fn method(&self) -> Result<favor::Method<'_>> {
         let unknown = || Error::invalid("attention", "the engine does not compute this kind");
         self.method.for_engine(self.kernel).ok_or_else(unknown)
     }
 
-    fn options(&self) -> AttentionOptions<'_> {
+    pub(super) fn options(&self) -> AttentionOptions<'_> {
         let key_mask = self.mask.as_ref().map(|m| m.as_slice());
         AttentionOptions::new().causal(self.causal).key_mask(key_mask)
     }
 }
 
 /// The tensor, copied only if some of its strides are negative.
-fn plain(tensor: &HostTensor) -> HostTensor {
+pub(super) fn plain(tensor: &HostTensor) -> HostTensor {
     if tensor.layout().strides().iter().all(|s| *s >= 0) {
         tensor.clone()
     } else {
@@ -154,7 +159,7 @@ fn plain(tensor: &HostTensor) -> HostTensor {
 }
 
 /// The engine's view of a tensor, where it lies.
-fn view<T: Shared>(tensor: &HostTensor) -> Result<favor::Tensor<'_, T>> {
+pub(super) fn view<T: Shared>(tensor: &HostTensor) -> Result<favor::Tensor<'_, T>> {
     let layout = tensor.layout();
     let strides: Vec<usize> = layout.strides().iter().map(|s| s.unsigned_abs()).collect();
     let strides = [strides[0], strides[1], strides[2], strides[3]];
@@ -162,7 +167,7 @@ fn view<T: Shared>(tensor: &HostTensor) -> Result<favor::Tensor<'_, T>> {
     Ok(favor::Tensor::with_strides(data, layout.shape().dims::<4>(), strides)?)
 }
 
-fn tensor<T: Shared>(values: Vec<T>, shape: [usize; 4]) -> HostTensor {
+pub(super) fn tensor<T: Shared, const D: usize>(values: Vec<T>, shape: [usize; D]) -> HostTensor {
     HostTensor::from_data(TensorData::new(values, shape))
 }
 

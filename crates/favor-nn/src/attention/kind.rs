@@ -25,11 +25,13 @@ pub enum Attention {
     Features(Family),
     /// Balanced features for the heads where they are predicted to be accurate, exact for the others.
     Auto,
+    /// Features learned from the queries and keys of a trained model, which is converted to them.
+    Learned,
 }
 
 impl Attention {
-    /// Every kind: softmax, linear attention, the features of each positive family, and the choice
-    /// between them.
+    /// Every kind that a layer has by itself: softmax, linear attention, the features of each positive family,
+    /// and the choice between them. Learned features come with a converted model.
     ///
     /// ```
     /// use favor_nn::{Attention, Family};
@@ -50,6 +52,7 @@ impl Attention {
             Self::Relu => "relu",
             Self::Features(family) => family.name(),
             Self::Auto => "auto",
+            Self::Learned => "learned",
         }
     }
 
@@ -61,14 +64,15 @@ impl Attention {
             Self::Relu => "ReLU",
             Self::Features(family) => family.title(),
             Self::Auto => "Auto",
+            Self::Learned => "Learned (ours)",
         }
     }
 
-    /// The family whose maps it needs, if any.
+    /// The family whose maps it needs, or starts from, if any.
     pub fn family(self) -> Option<Family> {
         match self {
             Self::Features(family) => Some(family),
-            Self::Auto => Some(Family::Balanced),
+            Self::Auto | Self::Learned => Some(Family::Balanced),
             _ => None,
         }
     }
@@ -83,8 +87,9 @@ impl std::fmt::Display for Attention {
 impl std::str::FromStr for Attention {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
-        Self::all().find(|kind| kind.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = Self::all().map(Self::name).collect();
+        let known = || Self::all().chain([Self::Learned]);
+        known().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = known().map(Self::name).collect();
             Error::invalid("attention", format!("'{name}' is none of {}", names.join(", ")))
         })
     }

@@ -10,11 +10,13 @@ mod kind;
 mod linear;
 mod mask;
 mod tensors;
+mod trained;
 
 pub use failure::BackwardFailure;
 pub(crate) use host::{Follow, HostView};
 pub use kind::Attention;
 pub use mask::KeyMask;
+pub(crate) use trained::Numbers;
 
 use crate::host::is_flex;
 use crate::{Error, Result};
@@ -131,6 +133,24 @@ pub fn attend(
         Method::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
         Method::Hybrid { maps, exact } => tensors::hybrid(q, k, v, (maps, exact), mask, causal),
     }
+}
+
+/// The same by maps with these numbers, which are trained.
+pub(crate) fn attend_trained(
+    qkv: [Tensor<4>; 3],
+    numbers: Numbers,
+    method: &Method,
+    options: &AttendOptions<'_>,
+) -> Result<Tensor<4>> {
+    if options.implementation == Implementation::Tensors || !on_host(&qkv[0]) {
+        return Err(Error::invalid("maps", "they are trained on the CPU alone"));
+    }
+    let AttendOptions { mask, causal, .. } = *options;
+    check_mask(&qkv[1], mask)?;
+    let kernel = Kernel::attention(qkv[0].dims()[3]);
+    let (method, mask) = (method.clone(), mask.map(|m| m.visible().clone()));
+    let failure = options.failure.clone();
+    trained::attend(qkv, numbers, host::Call { method, kernel, mask, causal, failure })
 }
 
 /// Exact attention with a term for each pair of query and key, `[batch, heads, queries, keys]`, added to

@@ -149,12 +149,18 @@ impl Layer {
         })
     }
 
-    fn forward(&self, x: Tensor<3>, mask: Option<&KeyMask>) -> Result<Tensor<3>> {
-        let attended = drop_some(&self.dropout, self.attention.forward(x.clone(), mask, false)?);
+    pub(crate) fn forward(&self, x: Tensor<3>, mask: Option<&KeyMask>) -> Result<Tensor<3>> {
+        let attended = self.attention.forward(x.clone(), mask, false)?;
+        Ok(self.after_attention(x, attended))
+    }
+
+    /// The output of the layer, given its input and what attention made of it.
+    pub(crate) fn after_attention(&self, x: Tensor<3>, attended: Tensor<3>) -> Tensor<3> {
+        let attended = drop_some(&self.dropout, attended);
         let x = self.attention_norm.forward(attended + x);
         let between = activation(self.relu, rowwise(&self.intermediate, x.clone()));
         let out = drop_some(&self.dropout, rowwise(&self.output, between));
-        Ok(self.output_norm.forward(out + x))
+        self.output_norm.forward(out + x)
     }
 }
 
@@ -185,6 +191,30 @@ impl Encoder {
             x = layer.forward(x, mask.as_ref())?;
         }
         Ok(x)
+    }
+
+    /// What goes into the first layer.
+    pub(crate) fn embed(&self, batch: &Batch) -> Result<Tensor<3>> {
+        self.embeddings.forward(batch)
+    }
+
+    /// What goes into the first layer and what comes out of each.
+    pub(crate) fn states(&self, batch: &Batch) -> Result<Vec<Tensor<3>>> {
+        let mask = batch.mask();
+        let mut states = vec![self.embeddings.forward(batch)?];
+        for layer in &self.layers {
+            let x = states[states.len() - 1].clone();
+            states.push(layer.forward(x, mask.as_ref())?);
+        }
+        Ok(states)
+    }
+
+    pub(super) fn set_dropout(&mut self, attention: f64, elsewhere: f64) {
+        self.embeddings.dropout.prob = elsewhere;
+        for layer in &mut self.layers {
+            layer.dropout.prob = elsewhere;
+            layer.attention.set_dropout(attention);
+        }
     }
 
     pub(super) fn set_attention(&mut self, options: AttentionOptions) -> Result<()> {

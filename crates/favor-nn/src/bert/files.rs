@@ -1,8 +1,9 @@
 //! A model's folder: `config.json` and `model.safetensors`, as transformers reads and writes them.
 
+use super::maps::MAPS;
 use super::{Bert, BertConfig};
 use super::{names, pytorch};
-use crate::attention::Implementation;
+use crate::attention::{Attention, Implementation};
 use crate::layer::{AttentionOptions, FavorAttention};
 use crate::store::{self, Views};
 use crate::train::Model;
@@ -48,6 +49,20 @@ impl Bert {
         Ok((model, config))
     }
 
+    /// The same with the attention that the folder says: that of a converted model, else exact attention.
+    pub fn open(
+        folder: &Path,
+        attention: Option<AttentionOptions>,
+        device: &Device,
+    ) -> Result<(Self, BertConfig)> {
+        let options = attention.unwrap_or_else(|| AttentionOptions::new(Attention::Exact, 1));
+        let (model, config) = Self::load(folder, options, device)?;
+        match attention {
+            Some(_) => Ok((model, config)),
+            None => Ok((model.read_maps(folder)?, config)),
+        }
+    }
+
     /// A model of the bytes of a `model.safetensors`.
     pub fn from_bytes(
         bytes: &[u8],
@@ -73,17 +88,28 @@ impl Bert {
 
     /// The weights as the bytes of a `model.safetensors`.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let bare = self.masked.is_none() && self.classifier.is_none();
+        let prefix = self.prefix();
         let named = |name: String| {
-            if bare || names::is_head(&name) { name } else { format!("bert.{name}") }
+            if names::is_head(&name) { name } else { format!("{prefix}{name}") }
         };
-        let all = weights::collect(self, names::stored)?;
+        // Maps have a file of their own.
+        let mut plain = self.clone();
+        for layer in &mut plain.encoder.layers {
+            layer.attention.set_given(None)?;
+        }
+        let all = weights::collect(&plain, names::stored)?;
         let all = all.into_iter().map(|(name, weight)| (named(name), weight)).collect();
         store::serialize(&all, HashMap::from([("format".to_owned(), "pt".to_owned())]))
     }
 
-    /// Writes a folder that transformers opens: configuration and weights, and beside them the files
-    /// of the tokenizer as they are in `from`. `labels` are the names of the classes.
+    /// What transformers writes before the names of the encoder: nothing where there is no head.
+    fn prefix(&self) -> &'static str {
+        if self.masked.is_none() && self.classifier.is_none() { "" } else { "bert." }
+    }
+
+    /// Writes a folder that transformers opens: configuration and weights, beside them the files of the
+    /// tokenizer as they are in `from`, and the maps of a converted model. `labels` are the names of the
+    /// classes.
     pub fn save(
         &self,
         folder: &Path,
@@ -107,6 +133,9 @@ impl Bert {
                     write_atomically(folder.join(name), &bytes)?;
                 }
             }
+        }
+        if let Some(bytes) = self.maps_to_bytes(self.prefix())? {
+            write_atomically(folder.join(MAPS), &bytes)?;
         }
         write_atomically(folder.join(WEIGHTS), &self.to_bytes()?)?;
         write_atomically(folder.join("config.json"), &text)?;

@@ -3,11 +3,13 @@
 mod config;
 mod encoder;
 mod files;
+mod maps;
 mod names;
 mod pytorch;
 
 pub use config::BertConfig;
 pub use encoder::{Embeddings, Encoder, Layer};
+pub(crate) use maps::is_converted;
 
 use crate::attention::Implementation;
 use crate::host::Norm;
@@ -110,6 +112,12 @@ impl Bert {
         self.encoder.set_attention(options)
     }
 
+    /// Drops other fractions of numbers in training: after attention, and elsewhere.
+    pub(crate) fn set_dropout(&mut self, attention: f64, elsewhere: f64) {
+        self.dropout.prob = elsewhere;
+        self.encoder.set_dropout(attention, elsewhere);
+    }
+
     /// From now on every call computes exactly and lets the maps of all layers learn, until
     /// [`end_calibration`](Self::end_calibration).
     pub fn begin_calibration(&self) {
@@ -124,16 +132,17 @@ impl Bert {
 
     /// The mean of the vectors of each text, without padding, `[texts, width]`.
     pub fn embed(&self, batch: &Batch) -> Result<Tensor<2>> {
-        let states = self.encoder.forward(batch)?;
-        let (device, [texts, length, _]) = (states.device(), states.dims());
-        let hidden: Vec<bool> = batch.visible().iter().map(|v| !v).collect();
-        let hidden = TensorData::new(hidden, [texts, length, 1]);
-        let hidden = Tensor::<3, Bool>::from_data(hidden, &device);
+        Ok(self.embed_states(self.encoder.forward(batch)?, batch))
+    }
+
+    /// The same of the encoder's output.
+    pub(crate) fn embed_states(&self, states: Tensor<3>, batch: &Batch) -> Tensor<2> {
+        let (device, [texts, _, _]) = (states.device(), states.dims());
         // Rows at padding hold anything: they are left out, not multiplied by zero.
-        let states = states.clone().mask_fill(hidden.expand(states.shape()), 0.0);
+        let states = without_padding(states, batch);
         let counts: Vec<f32> = batch.lengths().iter().map(|l| 1.0 / *l as f32).collect();
         let counts = Tensor::<2>::from_data(TensorData::new(counts, [texts, 1]), &device);
-        Ok(states.sum_dim(1).squeeze_dim::<2>(1) * counts)
+        states.sum_dim(1).squeeze_dim::<2>(1) * counts
     }
 
     /// The scores of all tokens at the given places of the batch, which count its tokens row by row:
@@ -158,11 +167,25 @@ impl Bert {
 
     /// The scores of the classes, or the number, `[texts, labels]`.
     pub fn classify(&self, batch: &Batch) -> Result<Tensor<2>> {
+        self.classify_states(self.encoder.forward(batch)?)
+    }
+
+    /// The same of the encoder's output.
+    pub(crate) fn classify_states(&self, states: Tensor<3>) -> Result<Tensor<2>> {
         let (Some(pooler), Some(classifier)) = (&self.pooler, &self.classifier) else {
             return Err(Error::invalid("model", "it has no classifier; fine-tune one first"));
         };
-        let first = self.encoder.forward(batch)?.narrow(1, 0, 1).squeeze_dim::<2>(1);
+        let first = states.narrow(1, 0, 1).squeeze_dim::<2>(1);
         let pooled = self.dropout.forward(tanh(pooler.forward(first)));
         Ok(classifier.forward(pooled))
     }
+}
+
+/// The states of a batch with zeros at padding.
+pub(crate) fn without_padding(states: Tensor<3>, batch: &Batch) -> Tensor<3> {
+    let (device, [texts, length, _]) = (states.device(), states.dims());
+    let hidden: Vec<bool> = batch.visible().iter().map(|v| !v).collect();
+    let hidden = TensorData::new(hidden, [texts, length, 1]);
+    let hidden = Tensor::<3, Bool>::from_data(hidden, &device);
+    states.clone().mask_fill(hidden.expand(states.shape()), 0.0)
 }

@@ -76,7 +76,7 @@ impl Maps {
             Attention::Exact => Some(Method::Exact),
             Attention::Elu => Some(Method::Elu),
             Attention::Relu => Some(Method::Relu),
-            Attention::Features(_) | Attention::Auto => None,
+            Attention::Features(_) | Attention::Auto | Attention::Learned => None,
         };
         if let Some(method) = simple {
             return Ok(method);

@@ -1,15 +1,19 @@
 //! Multi-head attention as a module of burn, with any kind of attention.
 
+mod given;
 mod maps;
 mod options;
 mod positions;
 
+pub use given::GivenMaps;
 use maps::Maps;
 pub use options::AttentionOptions;
 pub use positions::Positions;
 use positions::Relative;
 
-use crate::attention::{AttendOptions, BackwardFailure, Implementation, KeyMask, attend};
+use crate::attention::{
+    AttendOptions, BackwardFailure, Implementation, KeyMask, attend, attend_trained,
+};
 use crate::host::{drop_some, rowwise};
 use crate::{Error, Result};
 use burn::module::Module;
@@ -87,6 +91,7 @@ impl FavorAttentionConfig {
             output: linear(embed_dim),
             dropout: DropoutConfig::new(self.dropout).init(),
             relative,
+            given: None,
             maps: Maps::new(self.attention, heads, embed_dim / heads)?,
             positions: self.positions,
             implementation: self.implementation,
@@ -127,6 +132,7 @@ pub struct FavorAttention {
     pub output: Linear,
     dropout: Dropout,
     relative: Option<Relative>,
+    given: Option<GivenMaps>,
     #[module(skip)]
     maps: Maps,
     #[module(skip)]
@@ -154,8 +160,18 @@ impl FavorAttention {
         causal: bool,
     ) -> Result<Tensor<3>> {
         self.check_widths([&query, &key, &value])?;
-        let training = self.dropout.training.is_enabled() && query.device().is_autodiff();
-        let [batch, length, _] = query.dims();
+        let heads = self.heads(query, key, value);
+        let out = drop_some(&self.dropout, self.mix(heads, mask, causal)?);
+        Ok(rowwise(&self.output, out))
+    }
+
+    /// Queries, keys and values of all heads, each `[batch, heads, length, dim]`.
+    pub(crate) fn heads(
+        &self,
+        query: Tensor<3>,
+        key: Tensor<3>,
+        value: Tensor<3>,
+    ) -> [Tensor<4>; 3] {
         let heads = |x: Tensor<3>| {
             let [batch, length, width] = x.dims();
             let heads = self.maps.heads();
@@ -163,19 +179,36 @@ impl FavorAttention {
         };
         let q = self.positions.turn(heads(rowwise(&self.query, query)));
         let k = self.positions.turn(heads(rowwise(&self.key, key)));
-        let v = heads(rowwise(&self.value, value));
-        let out = match &self.relative {
-            Some(relative) => relative.attend(q, k, v, mask, causal)?,
-            None => {
+        [q, k, heads(rowwise(&self.value, value))]
+    }
+
+    /// The outputs of all heads side by side, `[batch, length, width]`, before the last projection.
+    pub(crate) fn mix(
+        &self,
+        [q, k, v]: [Tensor<4>; 3],
+        mask: Option<&KeyMask>,
+        causal: bool,
+    ) -> Result<Tensor<3>> {
+        let [batch, _, length, _] = q.dims();
+        let options = AttendOptions::default().mask(mask).causal(causal);
+        let options = options.implementation(self.implementation).failure(self.failure.clone());
+        let out = match (&self.relative, &self.given) {
+            (Some(relative), _) => relative.attend(q, k, v, mask, causal)?,
+            (None, Some(given)) => {
+                let method = given.method()?;
+                match given.numbers() {
+                    Some(numbers) => attend_trained([q, k, v], numbers, &method, &options)?,
+                    None => attend(q, k, v, &method, &options)?,
+                }
+            }
+            (None, None) => {
+                let training = self.dropout.training.is_enabled() && q.device().is_autodiff();
                 let method = self.maps.method([&q, &k, &v], mask, causal, training)?;
-                let options = AttendOptions::default().mask(mask).causal(causal);
-                let options = options.implementation(self.implementation);
-                attend(q, k, v, &method, &options.failure(self.failure.clone()))?
+                attend(q, k, v, &method, &options)?
             }
         };
         let width = self.maps.heads() * out.dims()[3];
-        let out = drop_some(&self.dropout, out.swap_dims(1, 2).reshape([batch, length, width]));
-        Ok(rowwise(&self.output, out))
+        Ok(out.swap_dims(1, 2).reshape([batch, length, width]))
     }
 
     /// All but the widths is checked by attention itself.
@@ -209,7 +242,41 @@ impl FavorAttention {
     pub fn set_options(&mut self, options: AttentionOptions) -> Result<()> {
         self.positions.check(options.kind)?;
         self.maps = Maps::new(options, self.maps.heads(), self.maps.dim())?;
+        self.given = None;
         Ok(())
+    }
+
+    /// The maps that the layer was given, if it was.
+    pub fn given(&self) -> Option<&GivenMaps> {
+        self.given.as_ref()
+    }
+
+    /// Computes with these maps from now on, or again by its own kind of attention.
+    pub fn set_given(&mut self, given: Option<GivenMaps>) -> Result<()> {
+        if let Some(given) = &given {
+            let found = (given.exact().len(), given.dim());
+            let wanted = (self.maps.heads(), self.maps.dim());
+            if found != wanted {
+                let reason = format!("{found:?} heads and dimensions for a layer of {wanted:?}");
+                return Err(Error::invalid("maps", reason));
+            }
+            if self.relative.is_some() {
+                let reason = "a layer with a term for each pair of positions takes none";
+                return Err(Error::invalid("maps", reason));
+            }
+        }
+        self.given = given;
+        Ok(())
+    }
+
+    /// Drops another fraction of the outputs of the heads in training.
+    pub(crate) fn set_dropout(&mut self, rate: f64) {
+        self.dropout.prob = rate;
+    }
+
+    /// The number of heads and their dimension.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.maps.heads(), self.maps.dim()]
     }
 
     /// From now on every call, in training or not, computes exactly and lets the maps learn its

@@ -77,6 +77,11 @@ impl AttentionOptions {
                 format!("features of '{family}' can be negative; use a positive family"),
             );
         }
+        if self.kind == Attention::Learned {
+            let reason =
+                "maps are learned from a trained model; convert it, and open what was written";
+            return refuse("attention", reason.into());
+        }
         if self.features == 0 {
             return refuse("features", "there must be at least one".into());
         }

@@ -16,8 +16,8 @@ pub struct EmbedRequest {
     pub model: PathBuf,
     /// The texts.
     pub texts: Vec<String>,
-    /// The attention.
-    pub attention: AttentionOptions,
+    /// The attention; `None`: that of a converted model, else exact.
+    pub attention: Option<AttentionOptions>,
     /// Texts are cut to so many tokens; `None`: to as many as the model has positions. Beyond those,
     /// positions are interpolated.
     pub length: Option<usize>,
@@ -30,16 +30,17 @@ pub struct EmbedRequest {
 setters! { EmbedRequest {
     model: PathBuf,
     texts: Vec<String>,
-    attention: AttentionOptions,
+    attention: Option<AttentionOptions>,
     length: Option<usize>,
     batch: usize,
     normalise: bool,
 } }
 
 impl EmbedRequest {
-    /// Vectors of length one by this attention, 32 texts at a time.
-    pub fn new(model: impl Into<PathBuf>, texts: Vec<String>, attention: AttentionOptions) -> Self {
-        Self { model: model.into(), texts, attention, length: None, batch: 32, normalise: true }
+    /// Vectors of length one by the model's own attention, 32 texts at a time.
+    pub fn new(model: impl Into<PathBuf>, texts: Vec<String>) -> Self {
+        let model = model.into();
+        Self { model, texts, attention: None, length: None, batch: 32, normalise: true }
     }
 }
 
@@ -61,7 +62,7 @@ pub fn embed(request: &EmbedRequest, listener: &Listener<'_>) -> Result<Embedded
     if request.texts.is_empty() {
         return Err(Error::invalid("texts", "there are none"));
     }
-    let (model, config) = Bert::load(&request.model, request.attention, &device())?;
+    let (model, config) = Bert::open(&request.model, request.attention, &device())?;
     let positions = config.max_position_embeddings;
     let length = request.length.unwrap_or(positions);
     let tokenizer = TextTokenizer::load(&request.model, length)?;

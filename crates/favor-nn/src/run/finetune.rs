@@ -5,7 +5,7 @@ use super::session::{Session, Watch};
 use crate::batches::Batches;
 use crate::bert::{Bert, BertConfig};
 use crate::layer::AttentionOptions;
-use crate::task::{Answers, Example, Task, encode};
+use crate::task::{Answers, Example, Task, answers, encode};
 use crate::text::{Batch, Encoded, TextTokenizer};
 use crate::train::{AdamOptions, Schedule, Trainer};
 use crate::{Error, Result};
@@ -63,8 +63,8 @@ pub struct FinetuneRequest {
     pub data: PathBuf,
     /// Where the model is written.
     pub out: PathBuf,
-    /// The attention.
-    pub attention: AttentionOptions,
+    /// The attention; `None`: that of a converted model, else exact.
+    pub attention: Option<AttentionOptions>,
     /// How.
     pub options: TuningOptions,
 }
@@ -74,12 +74,12 @@ setters! { FinetuneRequest {
     task: String,
     data: PathBuf,
     out: PathBuf,
-    attention: AttentionOptions,
+    attention: Option<AttentionOptions>,
     options: TuningOptions,
 } }
 
 impl FinetuneRequest {
-    /// A task for this model, with the usual attention and settings, and data in the current folder.
+    /// A task for this model, with its own attention, the usual settings, and data in the current folder.
     pub fn new(
         model: impl Into<PathBuf>,
         task: impl Into<String>,
@@ -90,7 +90,7 @@ impl FinetuneRequest {
             task: task.into(),
             data: PathBuf::from("."),
             out: out.into(),
-            attention: AttentionOptions::default(),
+            attention: None,
             options: TuningOptions::default(),
         }
     }
@@ -130,7 +130,7 @@ impl Tuning {
     pub(super) fn new(
         model: &Path,
         task: Task,
-        attention: AttentionOptions,
+        attention: Option<AttentionOptions>,
         options: TuningOptions,
     ) -> Result<(Self, Trainer)> {
         let TuningOptions { epochs, batch, rate, warmup, seed, .. } = options;
@@ -140,7 +140,7 @@ impl Tuning {
         }
         let task = task.truncated(options.examples);
         let device = device().autodiff();
-        let (bert, config) = Bert::load(model, attention, &device)?;
+        let (bert, config) = Bert::open(model, attention, &device)?;
         if options.length > config.max_position_embeddings {
             let (length, most) = (options.length, config.max_position_embeddings);
             let reason = format!("{length} tokens where the model has {most} positions");
@@ -221,17 +221,13 @@ impl Tuning {
     }
 }
 
-/// The answers of a model, in the order of the texts.
-fn answers(model: &Bert, texts: &[Encoded], kind: &Answers, size: usize) -> Result<Vec<f64>> {
-    let scores = Batch::rows(texts, size, |batch| model.classify(batch), |_, _| ())?;
-    let answer = |row: &Vec<f32>| match kind {
-        Answers::Number => f64::from(row[0]),
-        Answers::Classes(_) => {
-            let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-            best.map_or(0.0, |(class, _)| class as f64)
-        }
-    };
-    Ok(scores.iter().map(answer).collect())
+/// The score of a model of a folder on the examples of a task that are there to judge by.
+pub(super) fn judge(model: &Path, task: &Task, options: TuningOptions) -> Result<f64> {
+    let (bert, _) = Bert::open(model, None, &device())?;
+    let tokenizer = TextTokenizer::load(model, options.length)?;
+    let found = answers(&bert, &encode(&task.dev, &tokenizer)?, &task.answers, options.batch)?;
+    let right: Vec<f64> = task.dev.iter().map(|e| e.label).collect();
+    Ok(task.metric.score(&found, &right))
 }
 
 /// Fine-tunes a model on a task and writes it. The same request goes on from its checkpoint.

@@ -8,9 +8,18 @@ use favor_io::progress::Tick;
 use favor_io::write_atomically;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// How often processes are looked at.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The code of a process that a person stopped.
+const STOPPED: i32 = 130;
 
 /// A grid of runs: its cells, and what each takes and gives.
 pub trait Grid {
@@ -23,6 +32,10 @@ pub trait Grid {
 
     /// All cells, seed by seed, so that a run that is stopped has something of everything.
     fn cells(&self) -> Vec<Self::Cell>;
+    /// Cells of a phase need those of earlier phases, and not one another.
+    fn phase(&self, _: &Self::Cell) -> usize {
+        0
+    }
     /// What decides the result of a cell.
     fn settings(&self, cell: &Self::Cell) -> Self::Settings;
     /// The file of the result.
@@ -51,7 +64,7 @@ pub struct Finished<C, S, F> {
 pub type Kept<G> = Finished<<G as Grid>::Cell, <G as Grid>::Settings, <G as Grid>::Found>;
 
 /// The result of a cell of an earlier run with the same settings.
-fn known<G: Grid>(grid: &G, cell: &G::Cell) -> Result<Option<Kept<G>>> {
+pub(super) fn known<G: Grid>(grid: &G, cell: &G::Cell) -> Result<Option<Kept<G>>> {
     let path = grid.place(cell);
     let Ok(bytes) = std::fs::read(&path) else { return Ok(None) };
     let kept: Kept<G> = serde_json::from_slice(&bytes)
@@ -114,33 +127,126 @@ pub fn plan<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Plan> {
     Ok(Plan { done, ahead })
 }
 
-/// Runs the cells that have no result yet, and gives all.
+/// Runs the cells that have no result yet, phase by phase, and gives all in their order.
 pub fn run<G: Grid>(grid: &G, watch: Watch<'_>) -> Result<Vec<Kept<G>>> {
     let cells = grid.cells();
-    let mut all = Vec::new();
-    for (i, cell) in cells.iter().enumerate() {
-        if let Some(kept) = known(grid, cell)? {
-            all.push(kept);
+    for (_, number) in by_phase(grid, &cells) {
+        run_cell(grid, number, watch)?;
+    }
+    all(grid, &cells)
+}
+
+/// The same in so many processes at a time. `command` gives the one that runs the cell of a number; it ends with
+/// success when the result is there, and with 130 when a person stopped it.
+pub fn run_in_processes<G: Grid>(
+    grid: &G,
+    jobs: usize,
+    command: &dyn Fn(usize) -> Command,
+    watch: Watch<'_>,
+) -> Result<Vec<Kept<G>>> {
+    let cells = grid.cells();
+    let mut open = VecDeque::new();
+    for (phase, number) in by_phase(grid, &cells) {
+        if known(grid, &cells[number])?.is_none() {
+            open.push_back((phase, number));
+        }
+    }
+    let mut running: Vec<(usize, usize, Child)> = Vec::new();
+    let mut stopped = false;
+    while !(running.is_empty() && (open.is_empty() || stopped)) {
+        stopped |= watch.stop.load(Ordering::Relaxed);
+        let phase = running.first().map(|(phase, ..)| *phase);
+        let next = open.front().filter(|(next, _)| phase.is_none_or(|phase| phase == *next));
+        if let Some(&(phase, number)) = next.filter(|_| running.len() < jobs.max(1) && !stopped) {
+            open.pop_front();
+            let started = command(number).stdout(Stdio::null()).spawn();
+            let failed =
+                |e| Error::Training(format!("a process for a cell cannot be started: {e}"));
+            running.push((phase, number, started.map_err(failed)?));
             continue;
         }
-        let path = grid.place(cell);
-        let folder = path.parent().unwrap_or(&path);
-        std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
-        let name = format!("{} ({} of {})", grid.title(cell), i + 1, cells.len());
-        let listener = |tick: Tick<'_>| {
-            let what = format!("{name} {}", tick.what);
-            (watch.listener)(Tick { what: &what, ..tick });
-        };
-        let start = Instant::now();
-        let found = grid.run(cell, Watch { listener: &listener, ..watch })?;
-        let seconds = start.elapsed().as_secs_f64();
-        let kept = Finished { cell: *cell, settings: grid.settings(cell), found, seconds };
-        let text = serde_json::to_vec_pretty(&kept)
-            .map_err(|e| Error::invalid("result", e.to_string()))?;
-        write_atomically(path, &text)?;
-        all.push(kept);
+        std::thread::sleep(PAUSE);
+        let mut still = Vec::new();
+        for (phase, number, mut child) in running {
+            match child.try_wait() {
+                Ok(None) => still.push((phase, number, child)),
+                Ok(Some(status)) if status.success() => {}
+                Ok(Some(status)) if status.code() == Some(STOPPED) => stopped = true,
+                found => {
+                    stop(still);
+                    let title = grid.title(&cells[number]);
+                    let how = found.map_or_else(|e| e.to_string(), |s| format!("{s:?}"));
+                    return Err(Error::Training(format!(
+                        "the cell '{}' failed: {how}",
+                        title.trim()
+                    )));
+                }
+            }
+        }
+        running = still;
+        let done = (cells.len() - open.len() - running.len()) as u64;
+        let what = format!("{} cells at work", running.len());
+        (watch.listener)(Tick { done, total: cells.len() as u64, what: &what });
     }
-    Ok(all)
+    if stopped {
+        let (step, steps) = ((cells.len() - open.len()) as u64, cells.len() as u64);
+        let checkpoint = cells.first().map(|cell| grid.place(cell)).unwrap_or_default();
+        let checkpoint = checkpoint.parent().map(Into::into).unwrap_or_default();
+        return Err(Error::Stopped { step, steps, checkpoint });
+    }
+    all(grid, &cells)
+}
+
+/// Ends processes that nobody waits for any more.
+fn stop(running: Vec<(usize, usize, Child)>) {
+    for (_, _, mut child) in running {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Cells by their phases and numbers.
+fn by_phase<G: Grid>(grid: &G, cells: &[G::Cell]) -> Vec<(usize, usize)> {
+    let mut order: Vec<(usize, usize)> =
+        cells.iter().enumerate().map(|(number, cell)| (grid.phase(cell), number)).collect();
+    order.sort_unstable();
+    order
+}
+
+/// Runs one cell, by its number, unless it has a result.
+pub fn run_cell<G: Grid>(grid: &G, number: usize, watch: Watch<'_>) -> Result<()> {
+    let cells = grid.cells();
+    let Some(cell) = cells.get(number) else {
+        let reason = format!("{number}, where there are {}", cells.len());
+        return Err(Error::invalid("cell", reason));
+    };
+    if known(grid, cell)?.is_some() {
+        return Ok(());
+    }
+    let path = grid.place(cell);
+    let folder = path.parent().unwrap_or(&path);
+    std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
+    let name = format!("{} ({} of {})", grid.title(cell), number + 1, cells.len());
+    let listener = |tick: Tick<'_>| {
+        let what = format!("{name} {}", tick.what);
+        (watch.listener)(Tick { what: &what, ..tick });
+    };
+    let start = Instant::now();
+    let found = grid.run(cell, Watch { listener: &listener, ..watch })?;
+    let seconds = start.elapsed().as_secs_f64();
+    let kept = Finished { cell: *cell, settings: grid.settings(cell), found, seconds };
+    let text =
+        serde_json::to_vec_pretty(&kept).map_err(|e| Error::invalid("result", e.to_string()))?;
+    Ok(write_atomically(path, &text)?)
+}
+
+/// The results of all cells, once each has one.
+fn all<G: Grid>(grid: &G, cells: &[G::Cell]) -> Result<Vec<Kept<G>>> {
+    let one = |cell: &G::Cell| {
+        let missing = || Error::file(grid.place(cell), "the result is not there");
+        known(grid, cell)?.ok_or_else(missing)
+    };
+    cells.iter().map(one).collect()
 }
 
 /// Refuses lists of a request without members.

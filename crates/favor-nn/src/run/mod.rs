@@ -1,6 +1,6 @@
 //! What the commands do: plain data in, a report out.
 
-mod dropin;
+mod convert;
 mod embed;
 mod finetune;
 mod glue;
@@ -8,9 +8,14 @@ pub mod grid;
 mod pretrain;
 mod session;
 
+pub use convert::{
+    ConvertOptions, ConvertRequest, Converted, Distance, Source, StageReport, convert,
+};
 pub use embed::{EmbedRequest, Embedded, embed};
 pub use finetune::{FineTuned, FinetuneRequest, TuningOptions, finetune};
-pub use glue::{Cell, GlueReport, GlueRequest, glue, plan};
+pub use glue::{
+    Cell, Found, GlueReport, GlueRequest, How, Variant, glue, glue_cell, glue_in_processes, plan,
+};
 pub use pretrain::{PretrainRequest, Pretrained, pretrain};
 pub use session::{Session, Watch};
 

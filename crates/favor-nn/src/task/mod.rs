@@ -7,7 +7,8 @@ mod metric;
 pub use glue::Glue;
 pub use metric::Metric;
 
-use crate::text::{Encoded, TextTokenizer};
+use crate::bert::Bert;
+use crate::text::{Batch, Encoded, TextTokenizer};
 use crate::{Error, Result};
 use std::path::Path;
 
@@ -82,6 +83,24 @@ impl Task {
 /// The tokens of examples.
 pub fn encode(examples: &[Example], tokenizer: &TextTokenizer) -> Result<Vec<Encoded>> {
     tokenizer.encode(examples.iter().map(|e| (e.first.as_str(), e.second.as_deref())))
+}
+
+/// The answers of a model, in the order of the texts.
+pub(crate) fn answers(
+    model: &Bert,
+    texts: &[Encoded],
+    kind: &Answers,
+    size: usize,
+) -> Result<Vec<f64>> {
+    let scores = Batch::rows(texts, size, |batch| model.classify(batch), |_, _| ())?;
+    let answer = |row: &Vec<f32>| match kind {
+        Answers::Number => f64::from(row[0]),
+        Answers::Classes(_) => {
+            let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+            best.map_or(0.0, |(class, _)| class as f64)
+        }
+    };
+    Ok(scores.iter().map(answer).collect())
 }
 
 /// The number of a class, given its name.

@@ -50,9 +50,13 @@ pub(super) struct Means {
     pub(super) second: Vec<f32>,
 }
 
+/// What the rate of a weight is multiplied by, given its path in the model; a weight of 0 stays as it is.
+pub type Rates = fn(&str) -> f64;
+
 #[derive(Debug)]
 pub(super) struct Adam {
     options: AdamOptions,
+    pub(super) rates: Rates,
     /// By the weight's path.
     pub(super) means: BTreeMap<String, Means>,
     pub(super) updates: u64,
@@ -66,7 +70,7 @@ impl Adam {
         if !(fractions && positive && decay.is_finite() && decay >= 0.0) {
             return Err(Error::invalid("training", format!("no sensible AdamW: {options:?}")));
         }
-        Ok(Self { options, means: BTreeMap::new(), updates: 0 })
+        Ok(Self { options, rates: |_| 1.0, means: BTreeMap::new(), updates: 0 })
     }
 
     /// The model one step further, or as it was if the gradient is NaN or infinite. Weights that nobody else
@@ -77,7 +81,8 @@ impl Adam {
         gradients: Gradients,
         rate: f64,
     ) -> (M, bool) {
-        let mut found = Collector { gradients, path: vec![], all: BTreeMap::new() };
+        let rates = self.rates;
+        let mut found = Collector { gradients, rates, path: vec![], all: BTreeMap::new() };
         model.visit(&mut found);
         let norm = norm(found.all.values());
         if !norm.is_finite() {
@@ -107,6 +112,7 @@ fn norm<'g>(gradients: impl Iterator<Item = &'g Vec<f32>>) -> f64 {
 
 struct Collector {
     gradients: Gradients,
+    rates: Rates,
     path: Vec<String>,
     all: BTreeMap<String, Vec<f32>>,
 }
@@ -121,11 +127,15 @@ impl ModuleVisitor for Collector {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let path = self.path.join(".");
+        if (self.rates)(&path) == 0.0 {
+            return;
+        }
         if let Some(gradient) = param.val().grad_remove(&mut self.gradients) {
             let values = gradient.try_into_vec_as::<f32>();
             // A device that gives no numbers gave no gradient.
             let values = values.unwrap_or_else(|_| vec![f32::NAN]);
-            self.all.insert(self.path.join("."), values);
+            self.all.insert(path, values);
         }
     }
 }
@@ -161,12 +171,13 @@ impl ModuleMapper for Updater<'_> {
         let path = self.path.join(".");
         // A weight that had no part in the loss stays as it is.
         let Some(gradient) = self.gradients.remove(&path) else { return param };
+        let factor = (self.adam.rates)(&path);
         let means = self.adam.means.entry(path).or_default();
         means.first.resize(gradient.len(), 0.0);
         means.second.resize(gradient.len(), 0.0);
         // Biases and the scales of normalisations are vectors, and do not decay.
-        let keep = if D > 1 { 1.0 - self.step.decay } else { 1.0 };
-        let step = self.step;
+        let keep = if D > 1 { 1.0 - factor * self.step.decay } else { 1.0 };
+        let step = Step { rate: self.step.rate * factor as f32, ..self.step };
         param.map(|tensor| {
             let (shape, device) = (tensor.dims(), tensor.device());
             let mut values = tensor.without_autodiff().try_into_vec_as::<f32>().expect(READ);

@@ -4,7 +4,7 @@ mod adam;
 mod checkpoint;
 
 use adam::Adam;
-pub use adam::AdamOptions;
+pub use adam::{AdamOptions, Rates};
 
 use crate::bert::Bert;
 use crate::layer::FavorAttention;
@@ -118,6 +118,13 @@ impl<M: Model> Trainer<M> {
             return Err(Error::invalid("training", reason));
         }
         Ok(Self { model: Some(model), adam: Adam::new(options)?, schedule, seed, step: 0 })
+    }
+
+    /// Trains parts of the model at other rates, or not at all.
+    #[must_use]
+    pub fn rates(mut self, rates: Rates) -> Self {
+        self.adam.rates = rates;
+        self
     }
 
     /// The model as it is now.

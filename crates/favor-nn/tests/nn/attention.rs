@@ -21,7 +21,7 @@ fn methods() -> Vec<Method> {
             Attention::Elu => Method::Elu,
             Attention::Relu => Method::Relu,
             Attention::Features(family) => Method::Features(fit(family)),
-            Attention::Auto => {
+            Attention::Auto | Attention::Learned => {
                 let exact = (0..SHAPE[0] * SHAPE[1])
                     .map(|i| if i % 2 == 0 { ExactKeys::ALL } else { ExactKeys::NONE })
                     .collect();

@@ -4,6 +4,7 @@
 mod attention;
 mod bert;
 mod common;
+mod convert;
 mod files;
 mod layer;
 mod runs;

@@ -3,8 +3,8 @@
 use crate::common::{fixture, generator};
 use favor_io::progress::Tick;
 use favor_nn::run::{
-    FinetuneRequest, GlueRequest, PretrainRequest, TuningOptions, Watch, finetune, glue, plan,
-    pretrain,
+    ConvertOptions, FinetuneRequest, GlueRequest, PretrainRequest, TuningOptions, Watch, finetune,
+    glue, plan, pretrain,
 };
 use favor_nn::task::Glue;
 use favor_nn::{Attention, AttentionOptions, Error, Family};
@@ -27,7 +27,9 @@ fn request(folder: &Path, out: &str) -> FinetuneRequest {
     let task = folder.join("animals.tsv");
     FinetuneRequest::new(fixture("tiny-bert"), task.to_str().unwrap(), folder.join(out))
         .data(folder.to_path_buf())
-        .attention(AttentionOptions::new(Attention::Features(Family::Balanced), 16).redraw(Some(5)))
+        .attention(Some(
+            AttentionOptions::new(Attention::Features(Family::Balanced), 16).redraw(Some(5)),
+        ))
         .options(TuningOptions::default().epochs(12).batch(8).rate(5e-3).length(16))
 }
 
@@ -120,11 +122,12 @@ fn the_grid_goes_on() {
     }
     let request = GlueRequest::new(fixture("tiny-bert"), folder.path(), folder.path().join("out"))
         .tasks(vec![Glue::Rte])
-        .attentions(vec![Attention::Exact, Attention::Features(Family::Ge)])
+        .variants(vec![Attention::Exact.into(), Attention::Features(Family::Ge).into()])
         .features(vec![4, 8])
         .seeds(2)
-        .options(TuningOptions::default().epochs(1).batch(8).length(16))
-        .redraw(Some(10))
+        .tuning(TuningOptions::default().batch(8).length(16))
+        .epochs(vec![1])
+        .convert(ConvertOptions::default().maps(0).values(2).weights(2).epochs(1).batch(8))
         .drop_in(false);
     let planned = |done: usize, ahead: usize| {
         let found = stopped_at(u64::MAX, |w| plan(&request, w)).unwrap();
@@ -134,14 +137,15 @@ fn the_grid_goes_on() {
     planned(0, 6);
     let calls = AtomicBool::new(false);
     let stop = AtomicBool::new(false);
-    // Stopped within the second cell.
+    // Stopped within a conversion.
     let listener = |tick: Tick<'_>| {
         stop.store(tick.what.contains("(2 of 6)") && tick.done == 2, Ordering::Relaxed);
         calls.store(true, Ordering::Relaxed);
     };
     let found = glue(&request, Watch { listener: &listener, stop: &stop });
     assert!(matches!(found, Err(Error::Stopped { step: 2, .. })), "{found:?}");
-    planned(1, 5);
+    // The exact models of both seeds come first.
+    planned(2, 4);
     let first = stopped_at(u64::MAX, |w| glue(&request, w)).unwrap();
     assert_eq!(first.cells.len(), 6);
     planned(6, 0);
@@ -155,7 +159,7 @@ fn the_grid_goes_on() {
     assert!(table.contains("| GE (FAVOR++) | 8 |") && table.contains("±"), "{table}");
     assert_eq!(fs::read_to_string(request.out.join("glue.csv")).unwrap().lines().count(), 7);
     // A result of other settings is none of this grid.
-    for other in [request.clone().redraw(Some(1)), request.clone().model(folder.path().into())] {
+    for other in [request.clone().rates(vec![2e-4]), request.clone().model(folder.path().into())] {
         let refused = stopped_at(u64::MAX, |w| glue(&other, w)).unwrap_err().to_string();
         assert!(refused.contains("other settings"), "{refused}");
     }
@@ -179,15 +183,14 @@ fn attention_is_replaced_without_training() {
     }
     let request = GlueRequest::new(fixture("tiny-bert"), folder.path(), folder.path().join("out"))
         .tasks(vec![])
-        .attentions(vec![Attention::Exact, Attention::Features(Family::Balanced)])
+        .variants(vec![Attention::Exact.into(), Attention::Features(Family::Balanced).into()])
         .features(vec![4, 64])
-        .seeds(2)
-        .redraw(None);
+        .seeds(2);
     let found = stopped_at(u64::MAX, |w| glue(&request, w)).unwrap();
     assert_eq!(found.cells.len(), 6);
     // Texts that are the same have the same vector whatever the attention, and those pairs alone are
     // alike: a correlation of 0.75 with the ranks 1 to 16, but for ties.
-    assert!(found.cells.iter().all(|(_, score, _)| *score > 0.7), "{found:?}");
+    assert!(found.cells.iter().all(|(_, found, _)| found.score > 0.7), "{found:?}");
     assert!(found.to_markdown().contains("STS-B drop-in (Spearman)"));
     let nothing = request.drop_in(false);
     let refused = stopped_at(u64::MAX, |w| glue(&nothing, w)).unwrap_err().to_string();

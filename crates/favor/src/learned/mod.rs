@@ -18,10 +18,12 @@ mod routing;
 mod sequence;
 #[cfg(test)]
 mod tests;
+mod through;
 mod weights;
 
 pub use budget::{Budget, FrontPoint, HeadPlan, LayerPlan, plan_heads};
 pub use options::{Calibration, LearnOptions, LearnProgress};
+pub use through::{MapGradient, map_gradients};
 
 use crate::engine::tensor::{Scalar, Strided};
 use crate::{Error, FeatureMap, FeatureSpec, Float, Matrix, Result, threads};

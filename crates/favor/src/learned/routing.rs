@@ -109,3 +109,30 @@ impl<R: Real> Routes<R> {
         }
     }
 }
+
+/// The exact keys of the query at this place, by their numbers among the keys: a range of those near it, and
+/// others outside of the range, in order. It sees the first `seen` keys and has these features.
+pub(super) fn exact_places<R: Real>(
+    place: usize,
+    keys: &[usize],
+    seen: usize,
+    near: usize,
+    routes: Option<&Routes<R>>,
+    features: &[R],
+) -> ((usize, usize), Vec<usize>) {
+    let window = if near == 0 {
+        (0, 0)
+    } else {
+        let first = keys.partition_point(|&p| p + near < place);
+        let last = keys.partition_point(|&p| p <= place.saturating_add(near));
+        (first.min(seen), last.min(seen))
+    };
+    let mut others = vec![];
+    if let Some(routes) = routes {
+        routes.add(place, features, &mut others);
+        others.retain(|j| *j < seen && !(window.0..window.1).contains(j));
+        others.sort_unstable();
+        others.dedup();
+    }
+    (window, others)
+}

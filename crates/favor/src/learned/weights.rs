@@ -2,7 +2,7 @@
 
 use super::numbers::{Numbers, Shape};
 use super::probes::ProbeRows;
-use super::routing::{Routes, Scores};
+use super::routing::{Routes, Scores, exact_places};
 use super::sequence::{Sequence, hidden};
 use crate::ExactKeys;
 use crate::simd::{Aligned, Gemm, Kernels, Layout, Prefetch, Real};
@@ -266,22 +266,10 @@ impl<R: Real> Weights<R> {
     fn exact_set(&self, sequence: &Sequence<R>, view: View, i: usize, r: usize) -> Row<R> {
         let (place, keys) = (sequence.query_places[i], &sequence.key_places);
         let seen = sequence.seen(i, view.causal);
-        let window = if view.exact.near == 0 {
-            (0, 0)
-        } else {
-            let first = keys.partition_point(|&p| p + view.exact.near < place);
-            let last = keys.partition_point(|&p| p <= place.saturating_add(view.exact.near));
-            (first.min(seen), last.min(seen))
-        };
-        let mut others = vec![];
-        if let Some(routes) = &self.routes {
-            let Shape { features, features_padded, .. } = self.shape;
-            let own = &self.query_features[r * features_padded..][..features];
-            routes.add(place, own, &mut others);
-            others.retain(|j| *j < seen && !(window.0..window.1).contains(j));
-            others.sort_unstable();
-            others.dedup();
-        }
+        let Shape { features, features_padded, .. } = self.shape;
+        let own = &self.query_features[r * features_padded..][..features];
+        let (window, others) =
+            exact_places(place, keys, seen, view.exact.near, self.routes.as_ref(), own);
         let zero = R::ZERO;
         Row {
             seen,
@@ -297,7 +285,7 @@ impl<R: Real> Weights<R> {
 }
 
 /// `out_ji = x_ij`, in blocks that stay in cache.
-fn transpose<R: Real>(
+pub(super) fn transpose<R: Real>(
     x: &[R],
     stride: usize,
     (rows, columns): (usize, usize),

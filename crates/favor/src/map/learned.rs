@@ -91,6 +91,39 @@ impl FeatureMap {
         self.learned_numbers().map(|learned| &learned.from)
     }
 
+    /// A learned map with other weights, one row per feature, and constants; the rest stays. This is how a model
+    /// goes on training its maps: [`map_gradients`](crate::learned::map_gradients) has the gradients.
+    ///
+    /// ```
+    /// # use favor::learned::{Calibration, LearnOptions, learn_maps};
+    /// # use favor::{Family, FeatureSpec, Kernel, Side, Tensor};
+    /// # let x: Vec<f32> = (0..4 * 16 * 2).map(|i| (i as f32).sin()).collect();
+    /// # let t = Tensor::new(&x, [4, 1, 16, 2])?;
+    /// # let spec = FeatureSpec::new(Family::Balanced, 4).kernel(Kernel::attention(2));
+    /// # let map = learn_maps(spec, Calibration::new(t, t), &LearnOptions::new().steps(5))?.remove(0).map;
+    /// let [query, key] = [Side::Query, Side::Key].map(|side| map.side(side).clone());
+    /// let lower: Vec<f64> = query.constants.iter().map(|c| c - 1.0).collect();
+    /// let other = map.with_weights(query.weights, key.weights, lower)?;
+    /// assert_ne!(other, map);
+    /// # Ok::<(), favor::Error>(())
+    /// ```
+    pub fn with_weights(
+        &self,
+        query: Matrix<f64>,
+        key: Matrix<f64>,
+        constants: Vec<f64>,
+    ) -> Result<Self> {
+        let Some(learned) = self.learned_numbers() else {
+            let reason = "only a learned map takes other weights";
+            return Err(Error::invalid("maps", reason));
+        };
+        let mut learned = learned.clone();
+        learned.key.constants.fill(0.0);
+        (learned.query.weights, learned.key.weights) = (query, key);
+        learned.query.constants = constants;
+        Self::from_learned(self.record.spec, learned)
+    }
+
     /// Queries by which the error of a key is judged, if the map has any.
     pub(crate) fn probes(&self) -> Option<&Probes> {
         self.learned_numbers().map(|learned| &learned.probes).filter(|p| p.queries.rows() > 0)

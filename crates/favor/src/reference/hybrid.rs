@@ -181,7 +181,7 @@ pub(crate) const MOST_LOG: f64 = 55.0;
 
 /// How far the map is off at each key, summed over its probes: `Σ |k − k̂|` in units of the probe's mean
 /// weight. Zeros without probes.
-fn probe_errors(map: &FeatureMap, keys: &Matrix<f64>) -> Result<Vec<f64>> {
+pub(crate) fn probe_errors(map: &FeatureMap, keys: &Matrix<f64>) -> Result<Vec<f64>> {
     let Some(probes) = map.probes() else { return Ok(vec![0.0; keys.rows()]) };
     let weights = HybridWeights::new(map, probes.queries.view(), keys.view(), Mask::none())?;
     let all: Vec<usize> = (0..keys.rows()).collect();

@@ -13,7 +13,7 @@ mod key_sums;
 pub use baseline::{Baseline, baseline_attention};
 pub use exact::exact_attention;
 pub use features::feature_attention;
-pub(crate) use hybrid::MOST_LOG;
+pub(crate) use hybrid::{MOST_LOG, probe_errors};
 pub use hybrid::{exact_key_sets, hybrid_attention};
 pub use key_sums::{add_keys, apply_sums, kernel_product};
 

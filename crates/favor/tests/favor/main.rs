@@ -14,6 +14,7 @@ mod kernel;
 mod learn;
 mod learned;
 mod magnitudes;
+mod map_gradients;
 mod maps;
 mod moments;
 mod optimality;

@@ -14,8 +14,9 @@ const EXAMPLES: &str = "Examples:
 
 /// Turn texts into vectors by a BERT.
 ///
-/// The vector of a text is the mean of the vectors of its tokens, scaled to length one. Maps of
-/// features are fitted to each text, so that its vector depends on nothing else. Texts longer than
+/// The vector of a text is the mean of the vectors of its tokens, scaled to length one. A converted model
+/// has maps of its own; other maps of features are fitted to each text, so that its vector depends on
+/// nothing else. Texts longer than
 /// the positions of the model are cut; with a greater --length the positions are interpolated, which
 /// no model was trained for.
 #[derive(Debug, clap::Args)]
@@ -53,7 +54,8 @@ impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let npy = self.out.as_ref().is_some_and(|out| out.extension().is_some_and(|e| e == "npy"));
         let attention = self.attention.options(self.seed).statistics(Statistics::PerSequence);
-        let request = EmbedRequest::new(&self.model, self.texts()?, attention)
+        let request = EmbedRequest::new(&self.model, self.texts()?)
+            .attention(self.attention.asked(attention))
             .length(self.length)
             .batch(self.batch)
             .normalise(!self.no_normalise);

@@ -79,7 +79,7 @@ impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let request = FinetuneRequest::new(self.model, self.task, self.out)
             .data(data_folder(self.data).path)
-            .attention(self.attention.training(self.seed, &self.redraw))
+            .attention(self.attention.asked(self.attention.training(self.seed, &self.redraw)))
             .options(self.tuning.options(self.seed));
         let found = watched("finetune", |watch| finetune(&request, watch))?;
         let [train, dev] = found.examples;

@@ -1,22 +1,29 @@
 //! `favor reproduce glue`.
 
-use super::finetune::TuningArguments;
-use super::{Redraw, print, watched};
+use super::{print, watched};
 use crate::failure::Outcome;
 use favor_io::data::data_folder;
-use favor_nn::Attention;
-use favor_nn::run::{GlueRequest, glue, plan};
+use favor_nn::run::{
+    ConvertOptions, GlueRequest, TuningOptions, Variant, glue, glue_cell, glue_in_processes, plan,
+};
 use favor_nn::task::Glue;
 use std::path::PathBuf;
+use std::process::Command;
 
 const EXAMPLES: &str = "Examples:
   favor reproduce glue --model minilm --dry-run
-  favor reproduce glue --model minilm --tasks rte,mrpc --attentions exact,sde,balanced --seeds 1
+  favor reproduce glue --model minilm --tasks stsb --attentions exact,balanced,learned,learned+4+2x4 --seeds 1
+  favor reproduce glue --model minilm --rates 5e-5,1e-4,2e-4 --epochs 4,8 --jobs 2
   favor reproduce glue --model minilm --only-drop-in --features 16,64,256";
 
 /// Compare the attentions on tasks of GLUE (Table 1).
 ///
-/// Every attention begins with the weights of one model and is fine-tuned with the same settings.
+/// Every attention is treated alike: the exact model is fine-tuned on a task, then converted with the same
+/// number of steps (see favor convert), then judged; random features keep one draw. Of several rates and
+/// epochs the best for exact attention are found first, on a part of the training set. An attention can have
+/// keys that are exact: learned+4+2x4 has a window of ±4 and two slots of four members, keys+4+2x4 has these
+/// keys alone.
+///
 /// Says beforehand how long each cell takes, and writes glue.csv and glue.md. Ctrl-C saves and stops;
 /// the same command goes on.
 #[derive(Debug, clap::Args)]
@@ -38,28 +45,57 @@ pub(crate) struct Arguments {
         long,
         value_name = "NAME,…",
         value_delimiter = ',',
-        default_value = "exact,elu,relu,pos,ge,sade,sde,balanced"
+        default_value = "exact,elu,relu,pos,ge,sade,sde,balanced,learned,learned+4+2x4,keys+4+2x4"
     )]
-    attentions: Vec<Attention>,
+    attentions: Vec<Variant>,
     /// Numbers of features, with commas
-    #[arg(long, value_name = "M,…", value_delimiter = ',', default_value = "128")]
+    #[arg(long, value_name = "M,…", value_delimiter = ',', default_value = "64")]
     features: Vec<usize>,
     /// Seeds of each cell, from 0
     #[arg(long, value_name = "N", default_value_t = 3)]
     seeds: u64,
-    #[command(flatten)]
-    tuning: TuningArguments,
-    #[command(flatten)]
-    redraw: Redraw,
-    /// Leave out the column of STS-B where the attention is replaced without fine-tuning
+    /// Rates of the exact model, with commas: the best is searched
+    #[arg(long, value_name = "R,…", value_delimiter = ',', default_value = "1e-4")]
+    rates: Vec<f64>,
+    /// Epochs of the exact model, with commas: the best number is searched
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "5")]
+    epochs: Vec<u64>,
+    /// Examples of a step of the exact model
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    batch: usize,
+    /// Cut texts to so many tokens
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    length: usize,
+    /// Learn from the first examples only
+    #[arg(long, value_name = "N")]
+    examples: Option<usize>,
+    /// Steps in which each head learns its map
+    #[arg(long, value_name = "N", default_value_t = 800)]
+    learn: u64,
+    /// Steps of a conversion towards the exact model
+    #[arg(long, value_name = "N", default_value_t = 1200)]
+    steps: u64,
+    /// Times that a converted model sees every example with its label
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    label_epochs: u64,
+    /// Leave out the column of STS-B where the attention is replaced without any training
     #[arg(long)]
     no_drop_in: bool,
-    /// Only that column: no fine-tuning
+    /// Only that column
     #[arg(long, conflicts_with_all = ["no_drop_in", "tasks"])]
     only_drop_in: bool,
+    /// Run so many cells at a time, each in a process with one thread; 0: one after the other
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    jobs: usize,
     /// Only say how long it would take
     #[arg(long)]
     dry_run: bool,
+    /// Do not say how long it takes
+    #[arg(long, conflicts_with = "dry_run")]
+    no_estimate: bool,
+    /// Run the cell of this number alone
+    #[arg(long, value_name = "N", hide = true)]
+    cell: Option<usize>,
     /// Folder with glue/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -69,22 +105,53 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(self) -> Outcome {
-        let request = GlueRequest::new(self.model, data_folder(self.data).path, self.out)
-            .tasks(if self.only_drop_in { vec![] } else { self.tasks })
-            .attentions(self.attentions)
-            .features(self.features)
+    fn request(&self) -> GlueRequest {
+        let eighth = self.steps / 8;
+        let tuning = TuningOptions::default().batch(self.batch).length(self.length);
+        let convert = ConvertOptions::default()
+            .learn(self.learn)
+            .maps(eighth)
+            .values(eighth)
+            .weights(self.steps - 2 * eighth)
+            .epochs(self.label_epochs);
+        let tasks = if self.only_drop_in { vec![] } else { self.tasks.clone() };
+        GlueRequest::new(&self.model, data_folder(self.data.clone()).path, &self.out)
+            .tasks(tasks)
+            .variants(self.attentions.clone())
+            .features(self.features.clone())
             .seeds(self.seeds)
-            .options(self.tuning.options(0))
-            .redraw(self.redraw.steps())
-            .drop_in(!self.no_drop_in);
-        let ahead = watched("glue", |watch| plan(&request, watch))?;
-        print(&ahead.to_text())?;
+            .tuning(tuning.examples(self.examples))
+            .rates(self.rates.clone())
+            .epochs(self.epochs.clone())
+            .convert(convert)
+            .drop_in(!self.no_drop_in)
+    }
+
+    pub(crate) fn run(self) -> Outcome {
+        let request = self.request();
+        if let Some(cell) = self.cell {
+            return watched("glue", |watch| glue_cell(&request, cell, watch));
+        }
+        if !self.no_estimate {
+            let ahead = watched("glue", |watch| plan(&request, watch))?;
+            print(&ahead.to_text())?;
+        }
         if self.dry_run {
             return Ok(());
         }
-        let found = watched("glue", |watch| glue(&request, watch))?;
+        let found = watched("glue", |watch| match self.jobs {
+            0 => glue(&request, watch),
+            jobs => glue_in_processes(&request, jobs, &cell_command, watch),
+        })?;
         let out = request.out.display();
         print(&format!("\n{}\nwrote {out}/glue.csv and {out}/glue.md\n", found.to_markdown()))
     }
+}
+
+/// This command again, for one cell and on one thread.
+fn cell_command(number: usize) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "favor".into()));
+    command.args(std::env::args_os().skip(1)).args(["--cell", &number.to_string()]);
+    command.env("RAYON_NUM_THREADS", "1");
+    command
 }

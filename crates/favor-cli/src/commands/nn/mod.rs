@@ -1,5 +1,6 @@
 //! The subcommands on transformers: what they share.
 
+pub(super) mod convert;
 pub(super) mod embed;
 pub(super) mod finetune;
 pub(super) mod glue;
@@ -13,8 +14,8 @@ use favor_nn::{Attention, AttentionOptions};
 /// Which attention.
 #[derive(Debug, clap::Args)]
 pub(super) struct AttentionArguments {
-    #[arg(long, value_name = "NAME", default_value = "exact", help = kinds())]
-    attention: Attention,
+    #[arg(long, value_name = "NAME", help = kinds())]
+    attention: Option<Attention>,
     /// The number of features of each head
     #[arg(long, value_name = "M", default_value_t = 128)]
     features: usize,
@@ -23,7 +24,7 @@ pub(super) struct AttentionArguments {
 /// The names of all kinds of attention.
 fn kinds() -> String {
     let names: Vec<&str> = Attention::all().map(Attention::name).collect();
-    format!("One of {}", names.join(", "))
+    format!("One of {} [default: that of a converted model, else exact]", names.join(", "))
 }
 
 /// How maps follow a training.
@@ -41,8 +42,15 @@ impl Redraw {
 }
 
 impl AttentionArguments {
+    /// What was asked for, or exact attention.
     pub(super) fn options(&self, seed: u64) -> AttentionOptions {
-        AttentionOptions::new(self.attention, self.features).seed(seed)
+        let kind = self.attention.unwrap_or(Attention::Exact);
+        AttentionOptions::new(kind, self.features).seed(seed)
+    }
+
+    /// What was asked for, if anything was: else a model has its own.
+    pub(super) fn asked(&self, options: AttentionOptions) -> Option<AttentionOptions> {
+        self.attention.map(|_| options)
     }
 
     pub(super) fn training(&self, seed: u64, redraw: &Redraw) -> AttentionOptions {

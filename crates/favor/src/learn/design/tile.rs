@@ -242,7 +242,7 @@ impl Design {
         }
         let mut tile = project(packing, scaled, Some(&terms), columns);
         let used = packing.weights.width * tile.rows;
-        f64::kernels().exp2(&mut tile.panels.data[..used]);
+        f64::kernels().exp2(&mut tile.panels.data[..used], used);
         clear_after(&mut tile, self.width());
         tile
     }
@@ -324,7 +324,7 @@ fn apply_shape(shape: KernelShape, values: &mut [f64]) {
     let Some(degrees) = shape.degrees() else {
         // Rounding may leave a distance below zero.
         values.iter_mut().for_each(|v| *v = v.min(0.0));
-        return kernels.exp2(values);
+        return kernels.exp2(values, values.len());
     };
     let factor = 2.0 * degrees as f64;
     values.iter_mut().for_each(|v| *v = -(factor * (-*v).max(0.0)).sqrt() * LOG2_E);
@@ -332,7 +332,7 @@ fn apply_shape(shape: KernelShape, values: &mut [f64]) {
         1 => vec![],
         _ => values.iter().map(|v| -v / LOG2_E).collect(),
     };
-    kernels.exp2(values);
+    kernels.exp2(values, values.len());
     match degrees {
         1 => {}
         3 => values.iter_mut().zip(&radii).for_each(|(v, r)| *v *= 1.0 + r),

@@ -1,8 +1,8 @@
 //! A model whose attention is replaced without any fine-tuning, on STS-B.
 
-use super::device;
 use crate::bert::Bert;
 use crate::layer::AttentionOptions;
+use crate::run::device;
 use crate::task::{Example, Glue, Metric};
 use crate::text::{Batch, Encoded, TextTokenizer};
 use crate::{Result, Statistics};

@@ -1,0 +1,178 @@
+//! `favor convert`.
+
+use super::{print, watched};
+use crate::failure::Outcome;
+use crate::routed::Routed;
+use favor::ExactKeys;
+use favor_io::data::data_folder;
+use favor_nn::Attention;
+use favor_nn::run::{ConvertOptions, ConvertRequest, Source, convert};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+const EXAMPLES: &str = "Examples:
+  favor convert --model minilm --texts wiki.txt.gz --near 16 --routed 4x8 --out minilm-linear
+  favor convert --model stsb --task stsb --budget 15m --out stsb-linear
+  favor convert --model stsb --task stsb --attention sde --skip values --out stsb-sde";
+
+/// Convert a trained BERT to attention in linear time.
+///
+/// The model as it is, with exact attention, is the teacher. Each head learns a map from its own queries
+/// and keys (learn). Then the maps alone (maps), maps with values and output projections (values) and all
+/// weights (weights) are trained towards the teacher's states and outputs: any texts will do, no labels
+/// are needed. With --task the labels follow (task), beside the teacher's answers. Every stage reports how
+/// far the model is from the exact one on held-out texts, and ends early when that no longer falls.
+///
+/// The folder that is written opens in transformers; favor_sharp.safetensors beside the weights holds the
+/// maps, and README.md says what was done. Ctrl-C saves and stops; the same command goes on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Folder of the exact model, with its tokenizer
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// Text files, or folders of .txt and .txt.gz files
+    #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "task")]
+    texts: Vec<PathBuf>,
+    /// cola, mrpc, rte, sst2, stsb, or a file as for favor finetune; the model must be fine-tuned on it
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "texts")]
+    task: Option<String>,
+    /// learned, a family such as balanced or sde, elu or relu
+    #[arg(long, value_name = "NAME", default_value = "learned")]
+    attention: Attention,
+    /// The number of features of each head
+    #[arg(long, value_name = "M", default_value_t = 64)]
+    features: usize,
+    /// Attend keys at most so far from a query exactly
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    near: usize,
+    /// Attend exactly the members of the slots that a query prefers: slots x members
+    #[arg(long, value_name = "SxR")]
+    routed: Option<Routed>,
+    /// Layers to convert, from 0, with commas [default: all]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    layers: Option<Vec<usize>>,
+    /// Keep the N heads exact whose features do most harm
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    keep_exact: usize,
+    /// Leave stages out: learn, maps, values, weights, task, with commas
+    #[arg(long, value_name = "STAGE,…", value_delimiter = ',')]
+    skip: Vec<Stage>,
+    /// Solve for the output projections by least squares before training
+    #[arg(long)]
+    repair: bool,
+    /// Make all stages longer or shorter so that they take about this long together, as in 90s, 15m or 2h
+    #[arg(long, value_name = "TIME")]
+    budget: Option<Budget>,
+    /// Steps in which each head learns its map
+    #[arg(long, value_name = "N", default_value_t = 800)]
+    learn: u64,
+    /// Steps towards the teacher: an eighth on maps, an eighth on values, the rest on all weights
+    #[arg(long, value_name = "N", default_value_t = 1200)]
+    steps: u64,
+    /// Times that every example of a task is seen with its label
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    epochs: u64,
+    /// Texts of a step
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    batch: usize,
+    /// Cut texts to so many tokens
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    length: usize,
+    /// The peak of the rate of the weights; maps learn 1.5 times as fast
+    #[arg(long, value_name = "R", default_value_t = 2e-4)]
+    rate: f64,
+    /// Folder with glue/ [default: $FAVOR_DATA, else data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Folder for the converted model; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "favor-converted")]
+    out: PathBuf,
+    /// Decides draws, the order of texts and dropout
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+/// A stage that can be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Stage {
+    Learn,
+    Maps,
+    Values,
+    Weights,
+    Task,
+}
+
+/// A time with its unit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Budget(Duration);
+
+impl FromStr for Budget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wanted = || "give a time with its unit, as in 90s, 15m or 2h".to_owned();
+        let unit = match text.chars().last() {
+            Some('s') => 1.0,
+            Some('m') => 60.0,
+            Some('h') => 3600.0,
+            _ => return Err(wanted()),
+        };
+        let count: f64 = text[..text.len() - 1].parse().map_err(|_| wanted())?;
+        let seconds = count * unit;
+        if !(seconds > 0.0 && seconds < 1e8) {
+            return Err(wanted());
+        }
+        Ok(Self(Duration::from_secs_f64(seconds)))
+    }
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Outcome {
+        let Routed { slots, members } = self.routed.unwrap_or(Routed { slots: 0, members: 0 });
+        let unless = |stage: Stage, n: u64| if self.skip.contains(&stage) { 0 } else { n };
+        let eighth = self.steps / 8;
+        let options = ConvertOptions::default()
+            .learn(unless(Stage::Learn, self.learn))
+            .repair(self.repair)
+            .maps(unless(Stage::Maps, eighth))
+            .values(unless(Stage::Values, eighth))
+            .weights(unless(Stage::Weights, self.steps - 2 * eighth))
+            .epochs(unless(Stage::Task, self.epochs))
+            .batch(self.batch)
+            .length(self.length)
+            .rate(self.rate)
+            .seed(self.seed)
+            .budget(self.budget.map(|Budget(time)| time));
+        let source = match self.task {
+            Some(task) => Source::Task(task),
+            None => Source::Texts(self.texts),
+        };
+        let request = ConvertRequest::new(self.model, source, self.out)
+            .data(data_folder(self.data).path)
+            .attention(self.attention)
+            .features(self.features)
+            .exact(ExactKeys::NONE.near(self.near).routed(slots, members))
+            .layers(self.layers)
+            .keep_exact(self.keep_exact)
+            .options(options);
+        let found = watched("convert", |watch| convert(&request, watch))?;
+        print(&format!("{}wrote {}\n", found.to_text(), request.out.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit() {
+        assert_eq!("90s".parse(), Ok(Budget(Duration::from_secs(90))));
+        assert_eq!("1.5m".parse(), Ok(Budget(Duration::from_secs(90))));
+        assert_eq!("2h".parse(), Ok(Budget(Duration::from_secs(7200))));
+        for text in ["", "15", "m", "-1m", "0s", "nans", "1d", "1é"] {
+            assert!(text.parse::<Budget>().unwrap_err().contains("15m"), "{text}");
+        }
+    }
+}

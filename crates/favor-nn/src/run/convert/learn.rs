@@ -1,0 +1,139 @@
+//! Maps for the layers of a model, made from the queries and keys that it has when it is exact.
+
+use super::options::ConvertRequest;
+use crate::batches::like_length;
+use crate::bert::Bert;
+use crate::text::{Batch, Encoded};
+use crate::{Attention, Error, Result};
+use burn::tensor::Tensor;
+use favor::learned::{Calibration, HeadReport, LearnOptions, LearnProgress, learn_maps};
+use favor::{FeatureMap, FeatureSpec, Kernel, fit_heads};
+use std::sync::atomic::AtomicBool;
+
+/// Tokens, with padding, that maps are made from.
+const MOST_TOKENS: usize = 1 << 17;
+
+/// Texts longer than all but this part of the texts are left out: padding to their length would cost more
+/// texts than they are worth.
+const LONGEST: f64 = 0.02;
+
+/// Texts that go through the model together.
+const BATCH: usize = 32;
+
+/// The part of the texts by which learning is watched.
+const HOLDOUT: f64 = 0.1;
+
+/// Texts on their way through the exact model, layer by layer.
+pub(super) struct Passage<'a> {
+    teacher: &'a Bert,
+    batches: Vec<Batch>,
+    /// What goes into the next layer, batch by batch.
+    states: Vec<Tensor<3>>,
+    layer: usize,
+    length: usize,
+}
+
+impl<'a> Passage<'a> {
+    /// Evenly spaced texts, before the first layer.
+    pub(super) fn new(teacher: &'a Bert, texts: &[Encoded]) -> Result<Self> {
+        let mut lengths: Vec<usize> = texts.iter().map(|t| t.ids.len()).collect();
+        lengths.sort_unstable();
+        let rank = ((1.0 - LONGEST) * (lengths.len() - 1) as f64).round() as usize;
+        let length = lengths[rank];
+        let short: Vec<&Encoded> = texts.iter().filter(|t| t.ids.len() <= length).collect();
+        let step = short.len().div_ceil((MOST_TOKENS / length).max(2));
+        let texts: Vec<&Encoded> = short.into_iter().step_by(step).collect();
+        let lengths: Vec<usize> = texts.iter().map(|t| t.ids.len()).collect();
+        let groups = like_length(&lengths, BATCH, BATCH * length);
+        let batch = |group: &Vec<usize>| Batch::of(group.iter().map(|i| texts[*i]));
+        let batches = groups.iter().map(batch).collect::<Result<Vec<_>>>()?;
+        let states = batches.iter().map(|b| teacher.encoder.embed(b)).collect::<Result<_>>()?;
+        Ok(Self { teacher, batches, states, layer: 0, length })
+    }
+
+    /// The number of texts.
+    pub(super) fn texts(&self) -> usize {
+        self.batches.iter().map(Batch::len).sum()
+    }
+
+    /// The texts, batch by batch.
+    pub(super) fn batches(&self) -> &[Batch] {
+        &self.batches
+    }
+
+    /// What goes into the layer that they have come to.
+    pub(super) fn states(&self) -> &[Tensor<3>] {
+        &self.states
+    }
+
+    /// Moves on to a layer.
+    pub(super) fn to_layer(&mut self, layer: usize) -> Result<()> {
+        while self.layer < layer {
+            let own = &self.teacher.encoder.layers[self.layer];
+            for (state, batch) in self.states.iter_mut().zip(&self.batches) {
+                *state = own.forward(state.clone(), batch.mask().as_ref())?;
+            }
+            self.layer += 1;
+        }
+        Ok(())
+    }
+
+    /// Queries, keys and values of the layer, `[texts, heads, length, dim]`, and which of them are no padding.
+    fn heads(&self) -> Result<([Vec<f32>; 3], Vec<bool>, [usize; 4])> {
+        let attention = &self.teacher.encoder.layers[self.layer].attention;
+        let [heads, dim] = attention.shape();
+        let shape = [self.texts(), heads, self.length, dim];
+        let mut all: [Vec<f32>; 3] = std::array::from_fn(|_| vec![0.0; shape.iter().product()]);
+        let mut visible = Vec::with_capacity(shape[0] * self.length);
+        let mut first = 0;
+        for (state, batch) in self.states.iter().zip(&self.batches) {
+            let x = state.clone();
+            let parts = attention.heads(x.clone(), x.clone(), x);
+            let length = batch.length();
+            for (out, part) in all.iter_mut().zip(parts) {
+                let unread = |e| Error::invalid("model", format!("heads cannot be read: {e:?}"));
+                let values = part.try_into_vec_as::<f32>().map_err(unread)?;
+                for (row, values) in values.chunks(length * dim).enumerate() {
+                    let start = (first * heads + row) * self.length * dim;
+                    out[start..start + values.len()].copy_from_slice(values);
+                }
+            }
+            for own in batch.lengths() {
+                visible.extend((0..self.length).map(|i| i < *own));
+            }
+            first += batch.len();
+        }
+        Ok((all, visible, shape))
+    }
+}
+
+/// The maps of the layer that the texts have come to, and what was measured where they were learned.
+pub(super) fn maps(
+    request: &ConvertRequest,
+    passage: &Passage<'_>,
+    steps: u64,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(LearnProgress) + Sync),
+) -> Result<(Vec<FeatureMap>, Option<Vec<HeadReport>>)> {
+    let ([q, k, v], visible, shape) = passage.heads()?;
+    let tensor = |x| favor::Tensor::new(x, shape);
+    let (q, k, v) = (tensor(&q)?, tensor(&k)?, tensor(&v)?);
+    let seed = request.options.seed.wrapping_add((passage.layer as u64) << 40);
+    let family = request.attention.family().unwrap_or(favor::Family::Balanced);
+    let spec = FeatureSpec::new(family, request.features).kernel(Kernel::attention(shape[3]));
+    let spec = spec.seed(seed);
+    if request.attention != Attention::Learned {
+        return Ok((fit_heads(spec, q, k, Some(&visible))?, None));
+    }
+    let options = LearnOptions::new()
+        .exact(request.exact)
+        .steps(steps as usize)
+        .holdout(HOLDOUT)
+        .seed(seed)
+        .cancel(Some(stop))
+        .progress(Some(progress));
+    let data = Calibration::new(q, k).values(Some(v)).mask(Some(&visible));
+    let heads = learn_maps(spec, data, &options)?;
+    let reports = heads.iter().map(|head| head.report).collect();
+    Ok((heads.into_iter().map(|head| head.map).collect(), Some(reports)))
+}
