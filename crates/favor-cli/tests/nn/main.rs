@@ -130,7 +130,8 @@ fn a_model_is_converted() {
     refused(here, &convert(&["--budget", "15"]), &["15m"]);
     refused(here, &convert(&["--routed", "4"]), &["4x8"]);
     refused(here, &["convert", "--model", &model], &["--texts"]);
-    refused(here, &["convert", "--model", &model, "--texts", "none.txt"], &["none.txt"]);
+    let none = ["convert", "--model", &model, "--texts", "none.txt", "--length", "16"];
+    refused(here, &none, &["none.txt"]);
     refused(here, &["convert", "--model", "linear", "--texts", "a.txt"], &["converted already"]);
     refused(
         here,

@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 /// The fewest features of a curve.
 const FIRST: usize = 32;
 
+/// Errors that differ by less than this share are the same.
+const SAME: f64 = 1e-4;
+
 /// How the penalty λ is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub enum Penalty {
@@ -172,9 +175,9 @@ impl GramSums {
             }
             Penalty::Folds => {
                 tried.by_folds(self, &sizes, &grid(unit))?;
-                let best = tried.best(Point::score).unwrap_or(unit);
+                let best = tried.best_score(Point::score).unwrap_or(unit);
                 tried.by_folds(self, &sizes, &around(best, 0.5))?;
-                tried.best(Point::score).unwrap_or(unit)
+                tried.best_score(Point::score).unwrap_or(unit)
             }
             Penalty::Evidence => {
                 tried.by_evidence(&train, &grid(unit));
@@ -276,6 +279,14 @@ impl Tried {
         known.reduce(|best, p| if p.1 >= best.1 { p } else { best }).map(|(penalty, _)| penalty)
     }
 
+    /// The penalty of the best score. Of those that leave as good as the same unexplained it is the largest,
+    /// whose solution rounding changes least.
+    fn best_score(&self, score: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
+        let top = self.points.iter().filter_map(&score).reduce(f64::max)?;
+        let enough = top - SAME * (1.0 - top).max(0.0);
+        self.points.iter().rev().find(|p| score(p).is_some_and(|s| s >= enough)).map(|p| p.penalty)
+    }
+
     fn report(&self, sizes: &[usize], before: usize, penalty: f64, noise: Vec<f64>) -> RidgeReport {
         let chosen = self.points.iter().find(|p| p.penalty == penalty);
         let errors = chosen.and_then(|p| p.errors.as_ref());
@@ -284,7 +295,7 @@ impl Tried {
             .enumerate()
             .filter_map(|(s, size)| {
                 let scored = |p: &Point| p.errors.as_ref()?.score(Some(s));
-                let penalty = self.best(scored)?;
+                let penalty = self.best_score(scored)?;
                 let score = self.points.iter().find(|p| p.penalty == penalty).and_then(scored)?;
                 Some(CurvePoint { features: size - before, penalty, score })
             })

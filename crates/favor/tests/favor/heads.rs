@@ -211,9 +211,9 @@ fn folds_are_exact() {
         assert!((alone.report.score.unwrap() - point.score).abs() < 1e-9);
         assert_eq!(alone.head.features(), point.features);
     }
-    // No other penalty that was tried is better.
+    // No other penalty that was tried is better, but for what does not matter.
     let best = report.penalties.iter().filter_map(|p| p.score).fold(f64::MIN, f64::max);
-    assert_eq!(report.score, Some(best));
+    assert!(report.score.unwrap() >= best - 1.01e-4 * (1.0 - best));
     assert!(report.score.unwrap() > 0.9);
     // The heads of the folds are those models.
     let heads = sums.cross_fit(report.penalty, None, false).unwrap();
