@@ -2,7 +2,7 @@
 
 use super::nystrom::landmarks;
 use super::{Design, Numbers};
-use crate::draw::{Stream, draw, offsets};
+use crate::draw::{Stream, draw_omega, offsets};
 use crate::learn::{KernelShape, Scaling};
 use crate::{Coupling, Error, Family, FeatureSpec, Kernel, Matrix, Moments, Result, Rows};
 use serde::{Deserialize, Serialize};
@@ -254,7 +254,7 @@ impl DesignSpec {
         let Self { features, seed, .. } = *self;
         let paired = family == Family::TrigPair;
         let draws = if paired { features.div_ceil(2) } else { features };
-        let mut base = draw(self.coupling, seed, draws, dim)?;
+        let mut base = draw_omega(self.coupling, seed, draws, dim)?;
         if let Some(degrees) = self.shape.degrees() {
             // A normal vector over √(χ²/ν) has Student's t distribution, the Matérn kernel's spectrum.
             let mut stream = Stream::new(seed, TAILS);
