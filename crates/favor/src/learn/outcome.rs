@@ -43,9 +43,8 @@ impl Known<'_> {
     /// An error unless it has one entry per row that fits the outcome.
     pub(super) fn check(&self, outcome: &Outcome, rows: usize) -> Result<()> {
         let bad = |reason: String| Err(Error::invalid("targets", reason));
-        let count = |found: usize| match found == rows {
-            true => Ok(()),
-            false => bad(format!("{found} for {rows} rows")),
+        let count = |found: usize| {
+            if found == rows { Ok(()) } else { bad(format!("{found} for {rows} rows")) }
         };
         match (self, outcome) {
             (Self::Classes(of), Outcome::Classes(classes)) => {

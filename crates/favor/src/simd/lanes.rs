@@ -74,7 +74,8 @@ impl Constants for f32 {
         0.000_154_531_63,
     ];
     const QUARTER: f32 = 0.25;
-    const SINE: &'static [f32] = &[6.283_185_3, -41.341_68, 81.602_48, -76.581_17, 39.759_827];
+    const SINE: &'static [f32] =
+        &[std::f32::consts::TAU, -41.341_68, 81.602_48, -76.581_17, 39.759_827];
 }
 
 impl Constants for f64 {
