@@ -1,5 +1,8 @@
 //! Every level of the processor against plain arithmetic, and `2^x` over all of `f32`.
 
+// Indices name places of matrices here, in several of them at once.
+#![allow(clippy::needless_range_loop)]
+
 use super::{Gather, Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real, Turn};
 use crate::draw::Stream;
 use rayon::prelude::*;

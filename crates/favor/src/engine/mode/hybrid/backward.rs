@@ -190,7 +190,7 @@ impl<R: Cached> Hybrid<'_, R> {
             kernels.weighted_columns(tile, features, &way.of_features.delta, &mut through.totals);
         }
         through.totals[side.features..].fill(R::ZERO);
-        way.keys.add_lists(&known.lists, |_| true);
+        way.keys.add_lists(&known.lists, true);
         key_gradients(self.map, sums, &through, (k, v, mask), gradients.k, gradients.v)?;
         way.finish(gradients.k, gradients.v);
         Ok(())
@@ -218,7 +218,7 @@ impl<R: Cached> Hybrid<'_, R> {
         };
         state.lead(self, (head.q, head.k, head.v), head.mask, &mut walk, &mut None)?;
         let BackwardWalk { mut way, stops, .. } = walk;
-        way.keys.add_lists(&state.lists, |_| true);
+        way.keys.add_lists(&state.lists, true);
         causal_backward::key_gradients(self.map, &stops, head, gradients.k, gradients.v)?;
         way.finish(gradients.k, gradients.v);
         Ok(())
@@ -240,17 +240,15 @@ struct BackwardWalk<'a, 'h, T: Scalar> {
 }
 
 impl<T: Scalar> Listener<T::Real> for BackwardWalk<'_, '_, T> {
-    fn before_change(&mut self, lists: &Lists<T::Real>, changes: Option<&[bool]>, new: &[T::Real]) {
+    fn before_change(&mut self, lists: &Lists<T::Real>, global_keys: bool, new: &[T::Real]) {
         let risen = self.exponents != new;
-        if !risen && changes.is_none() {
+        if !risen && !global_keys {
             return;
         }
         // What gradients are multiplied by falls as far as they rise: not beyond what they can hold.
         let far = |(old, new): (&T::Real, &T::Real)| new.to_f64() - old.to_f64() > MOST_RISE;
         let all = self.kept_since.len() != new.len() || self.kept_since.iter().zip(new).any(far);
-        self.way
-            .keys
-            .add_lists(lists, |m| all || changes.is_some_and(|slots| slots.get(m) == Some(&true)));
+        self.way.keys.add_lists(lists, all);
         if all {
             self.kept_since = new.to_vec();
         } else if risen {
@@ -258,6 +256,10 @@ impl<T: Scalar> Listener<T::Real> for BackwardWalk<'_, '_, T> {
         }
         self.exponents.clear();
         self.exponents.extend_from_slice(new);
+    }
+
+    fn after_change(&mut self, lists: &Lists<T::Real>) {
+        self.way.keys.add_evicted(&lists.members.evicted);
     }
 
     fn with_values(&self) -> bool {

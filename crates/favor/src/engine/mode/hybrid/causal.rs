@@ -48,8 +48,6 @@ pub(crate) struct Tools<R: Cached> {
     rows: QueryRows<R>,
     pairs: Pairs<R>,
     routes: Routes<R>,
-    /// The slots that are about to change.
-    changes: Vec<bool>,
     /// What it is large enough for.
     shape: Shape,
     capacity: usize,
@@ -71,7 +69,6 @@ impl<R: Cached> Tools<R> {
             rows: QueryRows::new(shape, capacity),
             pairs: Pairs::new(),
             routes: Routes::new(hybrid),
-            changes: vec![],
             shape,
             capacity,
             exact,
@@ -81,9 +78,10 @@ impl<R: Cached> Tools<R> {
 
 /// What is told of a walk.
 pub(super) trait Listener<R: Cached> {
-    /// The lists are about to change, slots only where this is said, or nothing of them but the exponents
-    /// that their features are relative to.
-    fn before_change(&mut self, _: &Lists<R>, _: Option<&[bool]>, _: &[R]) {}
+    /// Global keys are about to change, or only the exponents that the features of the lists are relative to.
+    fn before_change(&mut self, _: &Lists<R>, _global_keys: bool, _exponents: &[R]) {}
+    /// Some members of slots were replaced.
+    fn after_change(&mut self, _: &Lists<R>) {}
     fn tile(&mut self, done: Done<'_, '_, R>) -> Result<()>;
     /// Whether the values of blocks are needed by columns.
     fn with_values(&self) -> bool {
@@ -199,8 +197,7 @@ impl<R: Cached> State<R> {
         let mut walk = Walk::new(hybrid.map, sums, v.columns, tokens).keeping_projections();
         let shape = Shape::new(hybrid.map, v.columns);
         let capacity = walk.query_scratch().capacity;
-        let Tools { rows, pairs, routes, changes, .. } =
-            Tools::fitting(tools, hybrid, shape, capacity);
+        let Tools { rows, pairs, routes, .. } = Tools::fitting(tools, hybrid, shape, capacity);
         let first_tokens = hybrid.global().0;
         let slots = if hybrid.exact.is_routed() { side.features } else { 0 };
         let Self { recent, scores, lists, position, .. } = self;
@@ -208,9 +205,9 @@ impl<R: Cached> State<R> {
         while start < tokens {
             let keys = walk.sums.keys;
             if is_due(hybrid, lists, &walk.sums) {
-                lists.will_change(scores, changes);
-                listener.before_change(lists, Some(changes), &walk.sums.exponents);
+                listener.before_change(lists, true, &walk.sums.exponents);
                 lists.update(hybrid, recent, scores, &walk.sums);
+                listener.after_change(lists);
                 scores.clear();
             }
             if keys.is_multiple_of(ExactKeys::BLOCK) && tokens >= ExactKeys::BLOCK {
@@ -231,7 +228,7 @@ impl<R: Cached> State<R> {
                     scores.extend(row[..slots].iter().map(|x| *x + *term));
                 }
                 if lists.first.len() < first_tokens && !own.is_empty() {
-                    listener.before_change(lists, Some(&[]), exponents);
+                    listener.before_change(lists, true, exponents);
                     let take = own.len().min(first_tokens - lists.first.len());
                     lists.first.restore(side, exponents);
                     for n in 0..take {
@@ -256,7 +253,7 @@ impl<R: Cached> State<R> {
                 loaded.queries.terms = denominators;
                 let p = (&loaded.queries.features[..], loaded.queries.stride);
                 routes.find(&hybrid.map.query, loaded.queries, count, lists, exponents);
-                listener.before_change(lists, None, exponents);
+                listener.before_change(lists, false, exponents);
                 routes.refresh(hybrid, lists, count, exponents, listener.with_values());
                 let positions = std::mem::take(&mut rows.positions);
                 let mut correct = Correct { rows, pairs, p };

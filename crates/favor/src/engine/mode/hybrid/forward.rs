@@ -13,8 +13,8 @@ use crate::engine::tile::{Product, Scratch, Sums, tile_rows};
 use crate::map::Cached;
 use rayon::prelude::*;
 
-/// Rows of a tile of queries: the more there are, the more of them share a slot, and the fewer keys are in the
-/// windows of two tiles.
+/// Rows of a tile of queries: the more there are, the fewer keys are in the windows of two tiles, but all should
+/// stay in the second-level cache.
 const LEAST: usize = 192;
 const MOST: usize = 384;
 
@@ -117,9 +117,10 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         with_values: bool,
     ) -> Self {
         let near = hybrid.exact.near;
-        let step =
-            if hybrid.exact.is_routed() { MOST } else { near.saturating_mul(6).clamp(LEAST, MOST) };
-        let step = step.max(tile_rows(hybrid.map.query.weights.width)).min(rows.max(1));
+        let width = hybrid.map.query.weights.width;
+        // The more slots there are, the more queries it takes until some of them share one.
+        let step = if hybrid.exact.is_routed() { (3 * width).clamp(LEAST, MOST) } else { LEAST };
+        let step = step.max(tile_rows(width)).min(rows.max(1));
         let scratch = Scratch::with_capacity(&hybrid.map.query, columns, step);
         let shape = Shape::new(hybrid.map, columns);
         // The tile's window fits one block, unless it is far wider than the tile.

@@ -4,6 +4,7 @@
 //! takes the same of its estimate back from the log-features: `P_im F_jm t_ij`, in the features' units.
 
 use super::block::{Block, View};
+use super::members::Evicted;
 use super::rows::{Meeting, Pairs, QueryRows, gather};
 use super::tile::{Hide, Source, Visitor};
 use super::{Hybrid, Shape};
@@ -26,14 +27,36 @@ pub(super) struct BlockGradient<R> {
 }
 
 impl<R: Real> BlockGradient<R> {
-    fn new(block: View<'_, R>) -> Self {
-        let Shape { dim_padded, width, value_width, .. } = block.shape;
-        let zeros = |size: usize| vec![R::ZERO; block.len() * size];
-        Self {
-            logs: zeros(width),
-            keys: zeros(dim_padded),
-            sums: zeros(1),
-            values: zeros(value_width),
+    fn zeros(shape: Shape, keys: usize) -> Self {
+        let mut own = Self { logs: vec![], keys: vec![], sums: vec![], values: vec![] };
+        own.grow(shape, keys);
+        own
+    }
+
+    /// Room for so many keys.
+    fn grow(&mut self, shape: Shape, keys: usize) {
+        for (numbers, size) in self.arrays(shape) {
+            if numbers.len() < keys * size {
+                numbers.resize(keys * size, R::ZERO);
+            }
+        }
+    }
+
+    /// The arrays, with the numbers of a key in each.
+    fn arrays(&mut self, shape: Shape) -> [(&mut Vec<R>, usize); 4] {
+        let Shape { dim_padded, width, value_width, .. } = shape;
+        let Self { logs, keys, sums, values } = self;
+        [(logs, width), (keys, dim_padded), (sums, 1), (values, value_width)]
+    }
+
+    /// Moves a row to a row of another, and leaves zeros.
+    fn move_row(&mut self, shape: Shape, row: usize, to: &mut Self, to_row: usize) {
+        for ((from, size), (to, _)) in self.arrays(shape).into_iter().zip(to.arrays(shape)) {
+            if from.len() >= (row + 1) * size {
+                let from = &mut from[row * size..][..size];
+                to[to_row * size..][..size].copy_from_slice(from);
+                from.fill(R::ZERO);
+            }
         }
     }
 }
@@ -110,16 +133,45 @@ impl<'h, R: Cached> KeyGradients<'h, R> {
         }
     }
 
-    /// Adds what the global keys have gathered, and the slots that are chosen.
-    pub(super) fn add_lists(&mut self, lists: &Lists<R>, chosen: impl Fn(usize) -> bool) {
+    /// Adds what the global keys have gathered, and the members of all slots if that is wanted.
+    pub(super) fn add_lists(&mut self, lists: &Lists<R>, slots: bool) {
         let global = [(&mut self.first, &lists.first), (&mut self.worst, &lists.worst)];
         let global =
             global.into_iter().filter_map(|(own, block)| Some((block.view(), own.take()?)));
         let mut blocks: Vec<_> = global.collect();
-        for (m, own) in self.slots.iter_mut().enumerate().filter(|(m, _)| chosen(*m)) {
-            blocks.extend(own.take().map(|own| (lists.members.view(m), own)));
+        if slots {
+            let shape = self.shape;
+            for (m, own) in self.slots.iter_mut().enumerate() {
+                if let Some(mut own) = own.take() {
+                    let members = lists.members.view(m);
+                    // Some may have come since.
+                    own.grow(shape, members.len());
+                    blocks.push((members, own));
+                }
+            }
         }
         self.add(&blocks);
+    }
+
+    /// Adds what members have gathered that others took the places of.
+    pub(super) fn add_evicted(&mut self, evicted: &Evicted<R>) {
+        let mut gathered = BlockGradient::zeros(self.shape, evicted.places.len());
+        for (n, &(slot, column)) in evicted.places.iter().enumerate() {
+            // A member that came and went at once has gathered nothing.
+            if let Some(own) = &mut self.slots[slot] {
+                own.move_row(self.shape, column, &mut gathered, n);
+            }
+        }
+        let view = View {
+            shape: self.shape,
+            positions: &evicted.positions,
+            keys: &evicted.keys,
+            values: &[],
+            constants: &[],
+            features: &evicted.features,
+            turned: None,
+        };
+        self.add(&[(view, gathered)]);
     }
 
     /// Follows a rise of the exponents that the features of members are relative to.
@@ -357,8 +409,10 @@ impl<R: Cached> Visitor<R> for TileGradient<'_, R> {
         range: (usize, usize),
         hide: Hide<'_, R>,
     ) {
-        let mut gradient =
-            self.block_gradient(source).take().unwrap_or_else(|| BlockGradient::new(block.view()));
+        let mut gradient = self
+            .block_gradient(source)
+            .take()
+            .unwrap_or_else(|| BlockGradient::zeros(block.shape, block.len()));
         let Shape { dim_padded, .. } = block.shape;
         let (stride, g_width) = (self.p.1, self.outputs.width);
         let Self { rows, outputs, buffers, .. } = self;
@@ -398,8 +452,11 @@ impl<R: Cached> TileGradient<'_, R> {
         hide: Hide<'_, R>,
     ) {
         let source = Source::Slot(slot);
-        let mut gradient =
-            self.block_gradient(source).take().unwrap_or_else(|| BlockGradient::new(block));
+        let mut gradient = self
+            .block_gradient(source)
+            .take()
+            .unwrap_or_else(|| BlockGradient::zeros(block.shape, block.len()));
+        gradient.grow(block.shape, block.len());
         let Shape { dim_padded, width, .. } = block.shape;
         let g_width = self.outputs.width;
         let Self { rows, outputs, buffers, .. } = self;

@@ -253,18 +253,6 @@ impl<R: Cached> Lists<R> {
         Ok(())
     }
 
-    /// Whether each slot will change by these scores of keys.
-    pub(super) fn will_change(&self, scores: &[R], changes: &mut Vec<bool>) {
-        let least = self.members.least();
-        changes.clear();
-        changes.resize(least.len(), false);
-        for row in scores.chunks(least.len().max(1)) {
-            for ((change, score), least) in changes.iter_mut().zip(row).zip(least) {
-                *change |= *score > *least;
-            }
-        }
-    }
-
     /// Takes in the last keys of a block, which are later than all before, with their scores for all slots,
     /// and the sums of all.
     pub(super) fn update(
@@ -280,6 +268,7 @@ impl<R: Cached> Lists<R> {
         recent.restore(side, exponents);
         if slots > 0 {
             self.members.restore(side, exponents);
+            self.members.evicted.clear();
         }
         for (j, row) in (start..recent.len()).zip(scores.chunks(slots.max(1))) {
             if !any_over(row, self.members.least()) {

@@ -39,6 +39,29 @@ pub(crate) struct Members<R> {
     key_rows: Vec<R>,
     feature_rows: Vec<R>,
     turned_values: Vec<R>,
+    pub(super) evicted: Evicted<R>,
+}
+
+/// Members that others took the places of: what gradients need of them.
+#[derive(Debug, Clone)]
+pub(super) struct Evicted<R> {
+    /// The slots and columns where they were.
+    pub(super) places: Vec<(usize, usize)>,
+    pub(super) positions: Vec<usize>,
+    /// `dim_padded` and `width` numbers each.
+    pub(super) keys: Vec<R>,
+    pub(super) features: Vec<R>,
+}
+
+impl<R> Evicted<R> {
+    const NONE: Self = Self { places: vec![], positions: vec![], keys: vec![], features: vec![] };
+
+    pub(super) fn clear(&mut self) {
+        self.places.clear();
+        self.positions.clear();
+        self.keys.clear();
+        self.features.clear();
+    }
 }
 
 /// A key and all that is known of it, as rows.
@@ -74,6 +97,7 @@ impl<R: Cached> Members<R> {
             key_rows: vec![],
             feature_rows: vec![],
             turned_values: vec![],
+            evicted: Evicted::NONE,
         }
     }
 
@@ -202,12 +226,25 @@ impl<R: Cached> Members<R> {
         } else {
             let column = self.last(slot);
             ids.release(self.positions[slot * self.room + column]);
+            if self.for_gradients {
+                self.evict(slot, column);
+            }
             column
         };
         self.put(slot, column, member, ids.hold(member.position));
         if self.counts[slot] == self.most {
             self.least[slot] = self.scores[slot * self.room + self.last(slot)];
         }
+    }
+
+    /// Notes a member that is about to be replaced.
+    fn evict(&mut self, slot: usize, column: usize) {
+        let Shape { dim_padded, width, .. } = self.shape;
+        let (place, evicted) = (slot * self.room + column, &mut self.evicted);
+        evicted.places.push((slot, column));
+        evicted.positions.push(self.positions[place]);
+        evicted.keys.extend_from_slice(&self.key_rows[place * dim_padded..][..dim_padded]);
+        evicted.features.extend_from_slice(&self.feature_rows[place * width..][..width]);
     }
 
     /// The column of the least score; of equals, that of the latest key.
