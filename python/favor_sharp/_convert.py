@@ -74,7 +74,9 @@ def convert(
     steps, rate: of the training of the weights; 0 steps leave them as they are.
     """
     if steps < 0 or rate <= 0:
-        raise ValueError(f"steps {steps}, rate {rate}: steps must not be negative, the rate positive")
+        raise ValueError(
+            f"steps {steps}, rate {rate}: steps must not be negative, the rate positive"
+        )
     was_training = model.training
     model.eval()
     batches = list(_batches(model, texts, tokenizer, batch_size))

@@ -96,7 +96,8 @@ def test_a_model_is_converted_and_kept(tmp_path, capsys):
     exact = copy.deepcopy(model)
     options = {"features": 8, "near": 1, "learn_steps": 40, "steps": 60, "rate": 1e-3}
     report = hf.convert(model, texts(), out=tmp_path / "linear", **options)
-    assert report.after < 0.9 * report.before
+    # Random tokens have nothing in common to learn: held-out texts gain a little, and training ends early.
+    assert 0 < report.steps < 60 and report.after < report.before
     assert "saved to" in capsys.readouterr().out
     again = transformers.AutoModel.from_pretrained(tmp_path / "linear").eval()
     hf.load(again)
