@@ -234,14 +234,16 @@ mod tests {
 
     #[test]
     fn makes_anchors_of_headings() {
-        let page = Page::of("# The `favor` command\n## On two cores, 1.5 ×\n## Again\n## Again\n#no\n");
+        let page =
+            Page::of("# The `favor` command\n## On two cores, 1.5 ×\n## Again\n## Again\n#no\n");
         let expected = ["again", "again-1", "on-two-cores-15-", "the-favor-command"];
         assert_eq!(page.headings().into_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn finds_broken_rows() {
-        let page = Page::of("| a | b |\n|---|---|\n| 1 | 2 |\n| 1 |\n| `x\\|y` | 2 |\n\n| no rule |\n");
+        let page =
+            Page::of("| a | b |\n|---|---|\n| 1 | 2 |\n| 1 |\n| `x\\|y` | 2 |\n\n| no rule |\n");
         assert_eq!(page.broken_rows(), [4, 7]);
     }
 

@@ -185,7 +185,8 @@ impl<'a> Trials<'a> {
                 let mut candidate =
                     Candidate { basis, shape, bandwidth, learned_metric: false, score: 0.0 };
                 candidate.score = self.score(&trial(&candidate))?;
-                tried.push(candidate);
+                // A score that could not be told is no number that a file could hold.
+                tried.extend(candidate.score.is_finite().then_some(candidate));
                 Ok(())
             };
             match (bandwidth, best) {
@@ -233,7 +234,7 @@ fn refine(
         let mut candidate = best.clone();
         candidate.bandwidth = rounded((other * best.bandwidth).sqrt());
         candidate.score = score(&candidate)?;
-        tried.push(candidate);
+        tried.extend(candidate.score.is_finite().then_some(candidate));
     }
     Ok(())
 }
