@@ -53,12 +53,21 @@ fn contents_that_make_no_sense() {
         let fit = ["fit", data, "--target", "label", "--cluster", &url];
         refused(folder, &[&fit[..], rest].concat(), parts);
     };
-    fit("gaps.csv", &[], &["favor: column 'a' has missing values (null)", "--missing drop"]);
+    fit(
+        "gaps.csv",
+        &["--missing", "error"],
+        &["favor: column 'a' has missing values (null)", "--missing drop"],
+    );
     fit("ragged.csv", &[], &["line 4 has 1 fields where the header has 2"]);
     fit("nowhere.csv", &[], &["nowhere.csv: there is no such file"]);
     fit("data", &["--ignore", "z"], &["column 'z' is not in the table"]);
-    fit("data", &["--categories", "2"], &["column 'colour'", "or raise --categories"]);
-    favor(folder, &[&FIT[..], &[&url, "--out", "model.favor"]].concat());
+    fit(
+        "data",
+        &["--head", "nw", "--categories", "2"],
+        &["column 'colour'", "or raise --categories"],
+    );
+    let strict = ["--missing", "error", "--out", "model.favor"];
+    favor(folder, &[&FIT[..], &[&url], &strict].concat());
     let predict = |data: &str, keep: &[&str], parts: &[&str]| {
         let predict = ["predict", "model.favor", data, "--cluster", &url, "--out", "p.csv"];
         refused(folder, &[&predict[..], keep].concat(), parts);

@@ -153,7 +153,8 @@ impl GramSums {
         check_penalty(penalty)?;
         let one = |fold: usize| {
             let train = Training::new(&self.products(Some(fold)), size)?;
-            train.head(self, &train.factor(penalty)?, penalty, variance)
+            let (factor, penalty) = train.factor_from(penalty)?;
+            train.head(self, &factor, penalty, variance)
         };
         (0..self.folds()).into_par_iter().map(one).collect()
     }
@@ -190,7 +191,10 @@ impl GramSums {
                 best
             }
         };
-        let factor = train.factor(penalty)?;
+        let (factor, penalty) = match options.penalty {
+            Penalty::Fixed(_) => (train.factor(penalty)?, penalty),
+            Penalty::Folds | Penalty::Evidence => train.factor_from(penalty)?,
+        };
         let head = train.head(self, &factor, penalty, variance)?;
         let report = tried.report(&sizes, self.offset() - 1, penalty, train.noise(self, &factor));
         Ok(RidgeFit { head, report })

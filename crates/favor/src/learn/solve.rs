@@ -42,6 +42,17 @@ impl Training {
         })
     }
 
+    /// The same by a penalty that was chosen from other sums: rounding in these may need a larger one, which
+    /// is found in half decades.
+    pub(super) fn factor_from(&self, penalty: f64) -> Result<(Cholesky, f64)> {
+        let larger = (0..16).map(|k| penalty * 10_f64.powf(0.5 * f64::from(k)));
+        let found = larger.map(|p| Some((Cholesky::new(&self.centred.gram, p)?, p)));
+        match found.flatten().next() {
+            Some(found) => Ok(found),
+            None => Ok((self.factor(penalty)?, penalty)),
+        }
+    }
+
     /// The means of the columns, and their centred products with the targets.
     pub(super) fn into_parts(self) -> (Vec<f64>, Matrix<f64>) {
         (self.means, self.centred.cross)

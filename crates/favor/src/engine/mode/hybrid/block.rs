@@ -66,8 +66,9 @@ impl<'a, R: Real> View<'a, R> {
 
     /// The turned form, if it has room for the columns from `start` on.
     pub(super) fn turned(&self, start: usize) -> Option<TurnedView<'a, R>> {
-        let room = start == 0 || self.len() > R::kernels().lanes;
-        self.turned.filter(|_| room)
+        let lanes = R::kernels().lanes;
+        let with_room = self.len().next_multiple_of(lanes) + lanes;
+        self.turned.filter(|turned| start == 0 || turned.width >= with_room)
     }
 }
 
@@ -185,22 +186,28 @@ impl<R: Real> Block<R> {
     pub(super) fn turn(&mut self, with_values: bool) {
         if !self.is_turned(with_values) {
             let features = std::mem::take(&mut self.features);
-            self.turn_features((&features, self.shape.width), with_values);
+            // What is no longer than a vector is met in parts by gradients alone, which have rows too.
+            let in_parts = self.len() > R::kernels().lanes;
+            self.turn_features((&features, self.shape.width), with_values, in_parts);
             self.features = features;
         }
     }
 
-    /// The same with features that are elsewhere.
-    fn turn_features(&mut self, (features, stride): (&[R], usize), with_values: bool) {
+    /// The same with features that are elsewhere. `in_parts`: with room for the columns of a part that
+    /// begins anywhere.
+    fn turn_features(
+        &mut self,
+        (features, stride): (&[R], usize),
+        with_values: bool,
+        in_parts: bool,
+    ) {
         let &Kernels { lanes, narrow, .. } = R::kernels();
         let Shape { dim, dim_padded, features: depth, columns, value_width, .. } = self.shape;
         let count = self.len();
-        // Room for the columns of a part that begins anywhere, filled up to whole vectors. What is no
-        // longer than a vector is not met in parts.
         let turned_width = match count {
+            _ if in_parts => count.next_multiple_of(lanes) + lanes,
             1.. if count <= narrow => narrow,
-            1.. if count <= lanes => lanes,
-            _ => count.next_multiple_of(lanes) + lanes,
+            _ => count.next_multiple_of(lanes).max(lanes),
         };
         let Turned { keys, features: f, values, width: w, has_values } = &mut self.turned;
         turn(&self.keys, dim_padded, (count, dim), keys, turned_width);
@@ -315,7 +322,7 @@ impl<R: Cached> Block<R> {
             self.keep(0, 0);
             make_features(hybrid, k, rows, scratch, exponents)?;
             self.append_rows(hybrid, (k, v), rows, 0);
-            self.turn_features((&scratch.features, scratch.stride), false);
+            self.turn_features((&scratch.features, scratch.stride), false, true);
         }
         Ok(())
     }
