@@ -29,7 +29,7 @@ class Heads:
         self.model.set_attn_implementation("recording")
         self.calls: list[tuple[Tensor, Tensor, Tensor]] = []
 
-    def _attend(self, module, query, key, value, attention_mask, **_):  # noqa: ANN001, ANN202
+    def _attend(self, module, query, key, value, attention_mask, **_):
         self.calls.append((query, key, value))
         out = torch.nn.functional.scaled_dot_product_attention(query, key, value)
         return out.transpose(1, 2).contiguous(), None

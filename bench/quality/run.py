@@ -19,8 +19,8 @@ import torch
 
 # An isolated interpreter does not look beside the program.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from heads import Heads  # noqa: E402
-from ways import ways  # noqa: E402
+from heads import Heads
+from ways import ways
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 THREADS = 2

@@ -78,7 +78,9 @@ def score(measure: str, model: Any, x: np.ndarray, y: np.ndarray) -> float:
     if measure == "auc":
         values = getattr(model, "predict_proba", None) or model.decision_function
         found = values(x)
-        return float(roc_auc_score(y == model.classes_[1], found[:, 1] if found.ndim > 1 else found))
+        return float(
+            roc_auc_score(y == model.classes_[1], found[:, 1] if found.ndim > 1 else found)
+        )
     error = float(np.sqrt(np.mean((model.predict(x) - y) ** 2)))
     return error / float(y.std()) if measure == "nrmse" else error
 
@@ -120,7 +122,9 @@ def kernel(a: argparse.Namespace, train: pa.Table, test: pa.Table) -> dict[str, 
             last = (RidgeClassifier if classify else Ridge)(alpha=penalty)
         else:
             first = RBFSampler(gamma=gamma, n_components=features, random_state=a.seed)
-            kind, loss = (SGDClassifier, "log_loss") if classify else (SGDRegressor, "squared_error")
+            kind, loss = (
+                (SGDClassifier, "log_loss") if classify else (SGDRegressor, "squared_error")
+            )
             last = kind(loss=loss, alpha=penalty * 1e-6, random_state=a.seed)
         return make_pipeline(first, last)
 

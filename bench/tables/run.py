@@ -102,9 +102,14 @@ class Bench:
     def set(self, chosen: Set, seeds: int) -> None:
         for seed in range(min(seeds, chosen.seeds)):
             for name in chosen.favor:
-                self.once(f"{chosen.name}/favor {name}/{seed}", lambda n=name: self.ours(chosen, n, seed))
+                self.once(
+                    f"{chosen.name}/favor {name}/{seed}",
+                    lambda n=name, s=seed: self.ours(chosen, n, s),
+                )
             for peer in chosen.peers:
-                self.once(f"{chosen.name}/{peer}/{seed}", lambda p=peer: self.peer(chosen, p, seed))
+                self.once(
+                    f"{chosen.name}/{peer}/{seed}", lambda p=peer, s=seed: self.peer(chosen, p, s)
+                )
 
     def large(self, rows: int) -> Path:
         path = self.folder / f"table-{rows}.parquet"

@@ -93,7 +93,7 @@ class _Headed(BaseEstimator):
     def _check(self) -> None:
         for name in ("n_components", "folds", "subsample"):
             value = getattr(self, name)
-            if not (isinstance(value, Integral) and value > 0):
+            if not (isinstance(value, Integral) and int(value) > 0):
                 raise ValueError(f"{name}={value!r}: a positive integer is needed")
         for name in ("bandwidth", "alpha"):
             value = getattr(self, name)

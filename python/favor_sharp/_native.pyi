@@ -444,7 +444,9 @@ class HeadModel:
         seed: int = 0,
     ) -> HeadModel:
         """Fits to rows. Targets are the indices of classes (one axis) or numbers (two)."""
-    def add(self, rows: ArrayLike, targets: ArrayLike, weights: ArrayLike | None = None) -> None: ...
+    def add(
+        self, rows: ArrayLike, targets: ArrayLike, weights: ArrayLike | None = None
+    ) -> None: ...
     def remove(
         self, rows: ArrayLike, targets: ArrayLike, weights: ArrayLike | None = None
     ) -> None: ...

@@ -49,9 +49,9 @@ fn read_weights(weights: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Vec<f64>>
 }
 
 /// A basis or "auto", a shape or "auto", by name.
-fn listed<T: std::str::FromStr<Err = favor::Error>>(name: &str, all: &[T]) -> PyResult<Vec<T>>
+fn listed<T>(name: &str, all: &[T]) -> PyResult<Vec<T>>
 where
-    T: Copy,
+    T: Copy + std::str::FromStr<Err = favor::Error>,
 {
     match name {
         "auto" => Ok(all.to_vec()),

@@ -54,14 +54,14 @@ pub(crate) fn row_hashes(columns: &[Column], arrays: &[ArrayRef]) -> Result<Vec<
             }
         }
     }
-    hashes.iter_mut().for_each(|hash| finish(hash));
+    hashes.iter_mut().for_each(finish);
     Ok(hashes)
 }
 
 /// The fold of each row.
 pub(crate) fn folds(hashes: &[u64]) -> Vec<u8> {
     // The highest bits are the best mixed.
-    hashes.iter().map(|hash| ((hash >> 32) as usize * FOLDS >> 32) as u8).collect()
+    hashes.iter().map(|hash| (((hash >> 32) as usize * FOLDS) >> 32) as u8).collect()
 }
 
 /// Both zeros are one value, and so are all that is missing.

@@ -51,7 +51,7 @@ pub(super) fn head(request: &FitRequest, task: Task) -> Result<HeadKind> {
         return Err(Error::request(Setting::Head, reason));
     }
     let plain = request.kernel.is_none_or(|k| k == KernelShape::Gaussian);
-    if head == HeadKind::Nw && !(plain && !request.learned_metric) {
+    if head == HeadKind::Nw && (!plain || request.learned_metric) {
         let reason = "nw has the Gaussian kernel with one bandwidth; give another head";
         return Err(Error::request(Setting::Head, reason));
     }

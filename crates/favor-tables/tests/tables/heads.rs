@@ -36,12 +36,12 @@ fn solved(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
         let pivot = (k..n).max_by(|i, j| a[*i][k].abs().total_cmp(&a[*j][k].abs())).unwrap();
         a.swap(k, pivot);
         b.swap(k, pivot);
-        for i in k + 1..n {
-            let factor = a[i][k] / a[k][k];
-            for j in k..n {
-                a[i][j] -= factor * a[k][j];
-            }
-            b[i] -= factor * b[k];
+        let (done, rest) = a.split_at_mut(k + 1);
+        let pivot = &done[k];
+        for (i, row) in rest.iter_mut().enumerate() {
+            let factor = row[k] / pivot[k];
+            row.iter_mut().zip(pivot).for_each(|(x, p)| *x -= factor * p);
+            b[k + 1 + i] -= factor * b[k];
         }
     }
     for k in (0..n).rev() {

@@ -32,6 +32,9 @@ pub(crate) use prefetch::Prefetch;
 pub(crate) use turn::Turn;
 pub(crate) use upper::clear_upper_halves;
 
+type GatherKernel<R> = unsafe fn(&Gather, (&[usize], &[usize]), *const R, *const R, *mut R);
+type PlacesKernel<R> = unsafe fn((usize, &[usize]), *const R, *const R, (*mut R, usize));
+
 /// The kernels of one processor level for numbers of one format.
 pub(crate) struct Kernels<R: 'static> {
     /// The level, for people.
@@ -42,9 +45,9 @@ pub(crate) struct Kernels<R: 'static> {
     pub(crate) narrow: usize,
     gemm: unsafe fn(&Gemm, *const R, *const R, *mut R),
     narrow_gemm: unsafe fn(&Gemm, *const R, *const R, *mut R),
-    gather: unsafe fn(&Gather, (&[usize], &[usize]), *const R, *const R, *mut R),
-    narrow_gather: unsafe fn(&Gather, (&[usize], &[usize]), *const R, *const R, *mut R),
-    add_places: unsafe fn((usize, &[usize]), *const R, *const R, (*mut R, usize)),
+    gather: GatherKernel<R>,
+    narrow_gather: GatherKernel<R>,
+    add_places: PlacesKernel<R>,
     largest_columns: unsafe fn(Layout, *const R, *const R, *mut R, (*mut usize, usize)),
     most_over: unsafe fn(Layout, *const R, *const R, *const R, *mut R),
     inner: unsafe fn(&GemmTransposed, *const R, *const R, *mut R),

@@ -23,6 +23,9 @@ const BATCH: usize = 32;
 /// The part of the texts by which learning is watched.
 const HOLDOUT: f64 = 0.1;
 
+/// Queries, keys and values, which of them are no padding, and their shape.
+type Heads = ([Vec<f32>; 3], Vec<bool>, [usize; 4]);
+
 /// Texts on their way through the exact model, layer by layer.
 pub(super) struct Passage<'a> {
     teacher: &'a Bert,
@@ -67,7 +70,7 @@ impl<'a> Passage<'a> {
     }
 
     /// Moves on to a layer.
-    pub(super) fn to_layer(&mut self, layer: usize) -> Result<()> {
+    pub(super) fn advance_to(&mut self, layer: usize) -> Result<()> {
         while self.layer < layer {
             let own = &self.teacher.encoder.layers[self.layer];
             for (state, batch) in self.states.iter_mut().zip(&self.batches) {
@@ -79,7 +82,7 @@ impl<'a> Passage<'a> {
     }
 
     /// Queries, keys and values of the layer, `[texts, heads, length, dim]`, and which of them are no padding.
-    fn heads(&self) -> Result<([Vec<f32>; 3], Vec<bool>, [usize; 4])> {
+    fn heads(&self) -> Result<Heads> {
         let attention = &self.teacher.encoder.layers[self.layer].attention;
         let [heads, dim] = attention.shape();
         let shape = [self.texts(), heads, self.length, dim];

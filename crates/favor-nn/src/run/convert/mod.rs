@@ -249,7 +249,7 @@ impl<'a> Context<'a> {
     fn time_learning(&self) -> Result<Duration> {
         let mut passage = Passage::new(&self.teacher, &self.texts.train)?;
         let chosen = self.request.chosen(self.config.num_hidden_layers);
-        passage.to_layer(chosen[0])?;
+        passage.advance_to(chosen[0])?;
         let never = std::sync::atomic::AtomicBool::new(false);
         let begun = Instant::now();
         learn::maps(self.request, &passage, TIMED_LEARNING, &never, &|_| ())?;
@@ -332,7 +332,7 @@ impl<'a> Context<'a> {
         let mut out = Vec::new();
         for (i, &number) in chosen.iter().enumerate() {
             let found = work.once(&format!("layer-{number}.json"), || {
-                passage.to_layer(number)?;
+                passage.advance_to(number)?;
                 let begun = Instant::now();
                 let what = format!("learning maps, layer {} of {}", i + 1, chosen.len());
                 let tell = |p: LearnProgress| {
@@ -376,13 +376,11 @@ impl<'a> Context<'a> {
         let heads = work.once("heads.json", || {
             let tell = |done: u64, total: u64| {
                 (watch.listener)(Tick { done, total, what: "measuring the harm of heads" });
-                match watch.stop.load(Ordering::Relaxed) {
-                    true => {
-                        let checkpoint = work.folder().to_owned();
-                        Err(Error::Stopped { step: done, steps: total, checkpoint })
-                    }
-                    false => Ok(()),
+                if watch.stop.load(Ordering::Relaxed) {
+                    let checkpoint = work.folder().to_owned();
+                    return Err(Error::Stopped { step: done, steps: total, checkpoint });
                 }
+                Ok(())
             };
             let size = self.request.options.batch;
             let (plain, held) = (student.valid(), &self.texts.held);
@@ -406,7 +404,8 @@ impl<'a> Context<'a> {
         let before = stages.last().map_or(f64::INFINITY, |stage| stage.distance.loss());
         let report = work.once("repaired.json", || {
             let (distance, score) = self.measure(&repaired.valid())?;
-            let undone = !(distance.loss() < before);
+            // Not a number is no gain either.
+            let undone = distance.loss().is_nan() || distance.loss() >= before;
             let seconds = begun.elapsed().as_secs_f64();
             Ok(StageReport { name: "repair".into(), steps: 0, seconds, distance, score, undone })
         })?;

@@ -132,7 +132,7 @@ pub(super) fn run(
     let (first, last) = (log.looks[0].1, log.looks[log.looks.len() - 1].1);
     let steps = session.trainer().steps_made();
     // Worse than nothing, or not a number.
-    let undone = !(last < first);
+    let undone = last.is_nan() || last >= first;
     session.save()?;
     let model = if undone { start } else { session.into_model() };
     let (distance, score) = context.measure(&model.valid())?;

@@ -373,11 +373,11 @@ impl<R: Cached> Members<R> {
 
     fn rebase(&mut self, exponents: &[R]) {
         let Shape { features, width, .. } = self.shape;
-        for m in 0..features {
-            if self.exponents[m] == exponents[m] {
+        for (m, (new, old)) in exponents.iter().zip(&self.exponents).enumerate().take(features) {
+            if old == new {
                 continue;
             }
-            let rise = exponents[m].to_f64() - self.exponents[m].to_f64();
+            let rise = new.to_f64() - old.to_f64();
             // A power of two: not a digit changes.
             let factor = R::from_f64((-rise).max(-2000.0).exp2());
             for slot in 0..self.counts.len() {
