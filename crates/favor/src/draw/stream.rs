@@ -24,7 +24,7 @@ pub(super) enum Purpose {
 }
 
 /// A reproducible stream of random numbers: the same on every machine for the same seed and
-/// purpose, and unrelated to every other stream and to the rows of [`draw`](super::draw).
+/// purpose, and unrelated to every other stream and to the rows of [`draw_omega`](super::draw_omega).
 ///
 /// ```
 /// use favor::draw::Stream;
