@@ -143,10 +143,10 @@ class FeatureMap:
         ``near``, ``global_keys``, ``routed``, ``causal``, ``seed``, ``kl_before``, ``kl_after``."""
 
 def maps_to_bytes(maps: _Maps, *, note: str | None = None) -> bytes:
-    """The maps as the bytes of one safetensors file, with a note under its checksum."""
+    """The maps as the bytes of one safetensors file, with a note in JSON under its checksum."""
 
 def note_from_bytes(bytes: bytes) -> str | None:
-    """The note of such bytes."""
+    """The note of such bytes, in JSON."""
 
 def maps_from_bytes(bytes: bytes) -> list[FeatureMap]:
     """The maps of such bytes, or those of ``FeatureMap.to_bytes``."""

@@ -6,7 +6,7 @@ use crate::errors;
 use crate::moments::{Moments, moments_of};
 use crate::run::run;
 use favor::{Coupling, Family, FeatureSpec, Matrix, Parameters, RowTerm, Side};
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
@@ -276,7 +276,7 @@ pub(crate) fn fit_work(spec: &FeatureSpec, dim: usize) -> f64 {
     dim.powi(3) * 10.0 + spec.features as f64 * dim * dim
 }
 
-/// Maps as the bytes of one safetensors file, with a note if one is given.
+/// Maps as the bytes of one safetensors file, with a note in JSON if one is given.
 #[pyfunction]
 #[pyo3(signature = (maps, *, note=None))]
 pub(crate) fn maps_to_bytes<'py>(
@@ -285,7 +285,11 @@ pub(crate) fn maps_to_bytes<'py>(
     note: Option<&str>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let bytes = match note {
-        Some(note) => favor::maps_to_bytes_with_note(&maps.0, &note),
+        Some(note) => {
+            let note: serde_json::Value = serde_json::from_str(note)
+                .map_err(|e| PyValueError::new_err(format!("note: not JSON: {e}")))?;
+            favor::maps_to_bytes_with_note(&maps.0, &note)
+        }
         None => favor::maps_to_bytes(&maps.0),
     };
     Ok(PyBytes::new(py, &bytes.map_err(errors::library)?))
@@ -294,7 +298,8 @@ pub(crate) fn maps_to_bytes<'py>(
 /// The note of such bytes, if they have one.
 #[pyfunction]
 pub(crate) fn note_from_bytes(bytes: &[u8]) -> PyResult<Option<String>> {
-    favor::note_from_bytes(bytes).map_err(errors::library)
+    let note: Option<serde_json::Value> = favor::note_from_bytes(bytes).map_err(errors::library)?;
+    Ok(note.map(|note| note.to_string()))
 }
 
 /// The maps of such bytes.

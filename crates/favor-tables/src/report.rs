@@ -153,22 +153,30 @@ fn linear_text(info: &ModelInfo) -> String {
     out
 }
 
-/// The columns that matter most, with their shares.
+/// The columns that matter most, with their shares. Texts and booleans jump from value to value, so that
+/// slopes between values say nothing of them.
 fn importance_text(info: &ModelInfo) -> String {
     let mut shares: Vec<(f64, &str)> = vec![];
     let mut start = 0;
     for column in &info.encoder.columns {
-        let own = info.importances.get(start..start + column.width()).unwrap_or(&[]);
-        shares.push((own.iter().sum(), &column.name));
+        let own = info.importances.get(start..start + column.values()).unwrap_or(&[]);
+        if !matches!(column.kind, ColumnKind::Text { .. } | ColumnKind::Boolean) {
+            shares.push((own.iter().sum(), &column.name));
+        }
         start += column.width();
     }
-    if info.importances.is_empty() {
+    let total: f64 = shares.iter().map(|(share, _)| share).sum();
+    if total <= 0.0 {
         return String::new();
     }
     shares.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut out = "\nwhat matters, as shares of the squared slope:\n".to_owned();
+    let mut out = "\nwhat matters, as shares of the squared slope".to_owned();
+    if shares.len() < info.encoder.columns.len() {
+        out.push_str(", without texts and booleans");
+    }
+    out.push_str(":\n");
     for (share, name) in shares.iter().take(LISTED.min(8)) {
-        let _ = writeln!(out, "  {:>5.1} %  {name}", 100.0 * share);
+        let _ = writeln!(out, "  {:>5.1} %  {name}", 100.0 * share / total);
     }
     out
 }
