@@ -61,8 +61,8 @@ fn contents_that_make_no_sense() {
     fit("ragged.csv", &[], &["line 4 has 1 fields where the header has 2"]);
     fit("nowhere.csv", &[], &["nowhere.csv: there is no such file"]);
     fit("data", &["--ignore", "z"], &["column 'z' is not in the table"]);
-    let density = ["fit", "data", "--density", "--columns", "colour", "--categories", "2"];
-    let parts = ["column 'colour'", "or raise --categories"];
+    let density = ["fit", "data", "--density", "--columns", "colour"];
+    let parts = ["column 'colour'", "a density needs numbers", "--ignore"];
     refused(folder, &[&density[..], &["--cluster", &url]].concat(), &parts);
     let strict = ["--missing", "error", "--out", "model.favor"];
     favor(folder, &[&FIT[..], &[&url], &strict].concat());
