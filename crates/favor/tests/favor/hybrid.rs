@@ -378,6 +378,27 @@ fn padding_and_the_future_change_nothing() {
     }
 }
 
+/// Outside the window only what a key is counts, not where it lies, also among keys of equal weight.
+#[test]
+fn the_order_of_far_keys_changes_nothing() {
+    let (length, seen, far) = (170, 60, 100);
+    let head = Head::new(105, length, length);
+    let map = head.map(Family::Balanced, Kernel::attention(DIM));
+    // Every far key with its value twice.
+    let twin = |j: usize| if j < far { j } else { far + (j - far) / 2 };
+    let twins = |m: &Matrix<f64>| Matrix::from_fn(length, m.columns(), |j, l| m[(twin(j), l)]);
+    let head = Head { q: twins(&head.q), k: twins(&head.k), v: twins(&head.v) };
+    // 11 and 70 have no common factor.
+    let place = |j: usize| if j < far { j } else { far + (j - far) * 11 % (length - far) };
+    let moved = |m: &Matrix<f64>| Matrix::from_fn(length, m.columns(), |j, l| m[(place(j), l)]);
+    let other = Head { q: head.q.clone(), k: moved(&head.k), v: moved(&head.v) };
+    for exact in sets().into_iter().filter(|exact| seen + exact.near <= far) {
+        let [a, b] = [&head, &other].map(|h| h.run(&map, exact, Mask::none()));
+        let rows = seen * COLUMNS;
+        assert!(worst(&a[..rows], &b[..rows]) < 1e-12, "{exact}");
+    }
+}
+
 #[test]
 fn threads_change_no_bit() {
     let length = 2500;
