@@ -5,7 +5,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use favor_nn::bert::{Bert, BertConfig};
 use favor_nn::text::Batch;
 use favor_nn::train::{AdamOptions, Schedule, Trainer};
-use favor_nn::{Attention, AttentionOptions};
+use favor_nn::{Attention, LayerOptions};
 use std::time::Instant;
 
 /// What the command allocates with.
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("give LENGTH BATCH ATTENTION FEATURES".into());
     };
     let (length, batch): (usize, usize) = (length.parse()?, batch.parse()?);
-    let options = AttentionOptions::new(attention.parse::<Attention>()?, features.parse()?);
+    let options = LayerOptions::new(attention.parse::<Attention>()?, features.parse()?);
     let device = Device::flex().autodiff();
     device.seed(0);
     let config = config(length);

@@ -22,7 +22,7 @@ mod weights;
 pub use attention::Attention;
 pub use error::{Error, Result};
 pub use favor::{Coupling, Family, Statistics};
-pub use layer::{AttentionOptions, FavorAttention, FavorAttentionConfig, GivenMaps, Positions};
+pub use layer::{FavorAttention, FavorAttentionConfig, GivenMaps, LayerOptions, Positions};
 
 /// The page with Rust in it, compiled and run by `cargo test`.
 #[cfg(doctest)]

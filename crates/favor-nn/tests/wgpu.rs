@@ -8,10 +8,10 @@ mod common;
 use burn::tensor::{DType, Device, DeviceKind, Tensor, TensorData};
 use common::{maps, normal, tiny, values};
 use favor::Family;
-use favor_nn::attention::{AttendOptions, Implementation, KeyMask, Method, attend};
+use favor_nn::attention::{AttendMethod, AttendOptions, Implementation, KeyMask, attend};
 use favor_nn::bert::Bert;
 use favor_nn::text::Batch;
-use favor_nn::{Attention, AttentionOptions};
+use favor_nn::{Attention, LayerOptions};
 
 const SHAPE: [usize; 4] = [2, 3, 21, 4];
 
@@ -34,7 +34,7 @@ fn assert_close(a: &[f64], b: &[f64], what: &str) {
 fn run(
     device: &Device,
     kind: DType,
-    method: &Method,
+    method: &AttendMethod,
     mask: &KeyMask,
     causal: bool,
 ) -> Vec<Vec<f64>> {
@@ -53,12 +53,12 @@ fn run(
 
 #[test]
 fn the_device_agrees_with_the_engine() {
-    let fit = |family| Method::Features(maps(family, SHAPE[1], SHAPE[3], 10).into());
+    let fit = |family| AttendMethod::Features(maps(family, SHAPE[1], SHAPE[3], 10).into());
     let mask = KeyMask::of_lengths(&[21, 13], 21);
     let methods = [
-        ("exact", Method::Exact),
-        ("elu", Method::Elu),
-        ("relu", Method::Relu),
+        ("exact", AttendMethod::Exact),
+        ("elu", AttendMethod::Elu),
+        ("relu", AttendMethod::Relu),
         ("pos", fit(Family::Pos)),
         ("sde", fit(Family::Sde)),
         ("balanced", fit(Family::Balanced)),
@@ -78,7 +78,7 @@ fn the_device_agrees_with_the_engine() {
 fn a_model_agrees_with_the_engine() {
     let batch = Batch::new(vec![vec![1, 5, 7, 2], vec![3, 4, 9, 11, 2, 6]]).unwrap();
     for kind in ["exact", "sde", "balanced"] {
-        let options = AttentionOptions::new(kind.parse::<Attention>().unwrap(), 16);
+        let options = LayerOptions::new(kind.parse::<Attention>().unwrap(), 16);
         let config = tiny();
         Device::flex().seed(5);
         let here = Bert::new(&config, options, &Device::flex()).unwrap();

@@ -2,7 +2,7 @@
 //! seconds of the call and the peak memory of the process in MB.
 
 use burn::tensor::Device;
-use favor_nn::{Attention, AttentionOptions};
+use favor_nn::{Attention, LayerOptions};
 use favor_speech::audio::Features;
 use favor_speech::{Frames, Recogniser, SpeechConfig};
 use std::time::Instant;
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("give SECONDS ATTENTION FEATURES".into());
     };
     let frames = seconds.parse::<usize>()? * RATE;
-    let options = AttentionOptions::new(attention.parse::<Attention>()?, features.parse()?);
+    let options = LayerOptions::new(attention.parse::<Attention>()?, features.parse()?);
     let device = Device::flex();
     device.seed(0);
     let model = Recogniser::new(&SpeechConfig::small(NUMBERS, 100), options, &device)?;

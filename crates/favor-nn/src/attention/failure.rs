@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use favor_nn::attention::{AttendOptions, BackwardFailure, Method, attend};
+/// use favor_nn::attention::{AttendOptions, BackwardFailure, AttendMethod, attend};
 /// let x = Tensor::<4>::ones([1, 1, 3, 2], &Device::flex().autodiff()).require_grad();
 /// let failure = BackwardFailure::default();
 /// let options = AttendOptions::default().failure(failure.clone());
-/// let out = attend(x.clone(), x.clone(), x.clone(), &Method::Exact, &options)?;
+/// let out = attend(x.clone(), x.clone(), x.clone(), &AttendMethod::Exact, &options)?;
 /// let gradients = (out * f32::NAN).sum().backward();
 /// assert!(x.grad(&gradients).unwrap().sum().into_scalar::<f32>().is_nan());
 /// assert!(failure.take().unwrap().to_string().contains("NaN"));

@@ -1,6 +1,6 @@
 //! The engine as an operation of burn's CPU backend, with its own gradients.
 
-use super::{BackwardFailure, Method};
+use super::{AttendMethod, BackwardFailure};
 use crate::{Error, Result};
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
@@ -18,7 +18,7 @@ pub(super) type HostTensor = <Flex as burn::backend::BackendTypes>::FloatTensorP
 /// All of a call but its tensors.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) method: Method,
+    pub(super) method: AttendMethod,
     pub(super) kernel: Kernel,
     pub(super) mask: Option<Arc<Vec<bool>>>,
     pub(super) causal: bool,

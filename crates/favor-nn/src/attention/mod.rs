@@ -36,7 +36,7 @@ pub enum Implementation {
 
 /// How attention is computed from queries, keys and values.
 #[derive(Debug, Clone)]
-pub enum Method {
+pub enum AttendMethod {
     /// Softmax of the scaled products.
     Exact,
     /// Linear attention with `elu(x) + 1`.
@@ -47,7 +47,7 @@ pub enum Method {
     Features(Arc<[FeatureMap]>),
     /// By features, with some keys of each query attended exactly.
     Hybrid {
-        /// As for [`Method::Features`].
+        /// As for [`AttendMethod::Features`].
         maps: Arc<[FeatureMap]>,
         /// Which keys are exact: one entry for all heads, one per head, or one per sequence and head as
         /// [`favor::choose_heads`] orders them. Tensor operations compute a head exactly or by features
@@ -56,7 +56,7 @@ pub enum Method {
     },
 }
 
-impl Method {
+impl AttendMethod {
     /// The same for the engine, where it computes this kind.
     fn for_engine(&self, kernel: Kernel) -> Option<favor::Method<'_>> {
         match self {
@@ -103,9 +103,9 @@ pub const RELU_EPSILON: f64 = 1e-3;
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use favor_nn::attention::{AttendOptions, Method, attend};
+/// use favor_nn::attention::{AttendOptions, AttendMethod, attend};
 /// let x = || Tensor::<4>::random([1, 2, 10, 8], Distribution::Default, &Device::flex());
-/// let out = attend(x(), x(), x(), &Method::Exact, &AttendOptions::default())?;
+/// let out = attend(x(), x(), x(), &AttendMethod::Exact, &AttendOptions::default())?;
 /// assert_eq!(out.dims(), [1, 2, 10, 8]);
 /// # Ok::<(), favor_nn::Error>(())
 /// ```
@@ -113,7 +113,7 @@ pub fn attend(
     q: Tensor<4>,
     k: Tensor<4>,
     v: Tensor<4>,
-    method: &Method,
+    method: &AttendMethod,
     options: &AttendOptions<'_>,
 ) -> Result<Tensor<4>> {
     let AttendOptions { mask, causal, .. } = *options;
@@ -127,11 +127,13 @@ pub fn attend(
     }
     check([&q, &k, &v], method, mask, causal)?;
     match method {
-        Method::Exact => Ok(tensors::exact(q, k, v, (&[kernel], None), mask, causal)),
-        Method::Elu => Ok(linear::attend(linear::elu, q, k, v, mask, causal)),
-        Method::Relu => Ok(linear::attend(linear::relu, q, k, v, mask, causal)),
-        Method::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
-        Method::Hybrid { maps, exact } => tensors::hybrid(q, k, v, (maps, exact), mask, causal),
+        AttendMethod::Exact => Ok(tensors::exact(q, k, v, (&[kernel], None), mask, causal)),
+        AttendMethod::Elu => Ok(linear::attend(linear::elu, q, k, v, mask, causal)),
+        AttendMethod::Relu => Ok(linear::attend(linear::relu, q, k, v, mask, causal)),
+        AttendMethod::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
+        AttendMethod::Hybrid { maps, exact } => {
+            tensors::hybrid(q, k, v, (maps, exact), mask, causal)
+        }
     }
 }
 
@@ -139,7 +141,7 @@ pub fn attend(
 pub(crate) fn attend_trained(
     qkv: [Tensor<4>; 3],
     numbers: Numbers,
-    method: &Method,
+    method: &AttendMethod,
     options: &AttendOptions<'_>,
 ) -> Result<Tensor<4>> {
     if options.implementation == Implementation::Tensors || !on_host(&qkv[0]) {
@@ -163,7 +165,7 @@ pub(crate) fn exact_with_bias(
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Result<Tensor<4>> {
-    check([&q, &k, &v], &Method::Exact, mask, causal)?;
+    check([&q, &k, &v], &AttendMethod::Exact, mask, causal)?;
     let kernel = Kernel::attention(q.dims()[3]);
     Ok(tensors::exact(q, k, v, (&[kernel], Some(bias)), mask, causal))
 }
@@ -176,7 +178,7 @@ pub(crate) fn on_host(tensor: &Tensor<4>) -> bool {
 /// What the engine checks itself, for what tensor operations compute.
 fn check(
     inputs: [&Tensor<4>; 3],
-    method: &Method,
+    method: &AttendMethod,
     mask: Option<&KeyMask>,
     causal: bool,
 ) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::BertConfig;
 use crate::attention::{Implementation, KeyMask};
 use crate::host::{Norm, drop_some, gelu, lookup, rowwise};
-use crate::layer::{AttentionOptions, FavorAttention, FavorAttentionConfig};
+use crate::layer::{FavorAttention, FavorAttentionConfig, LayerOptions};
 use crate::text::Batch;
 use crate::{Error, Result};
 use burn::module::Module;
@@ -123,7 +123,7 @@ pub struct Layer {
 impl Layer {
     fn new(
         config: &BertConfig,
-        options: AttentionOptions,
+        options: LayerOptions,
         implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {
@@ -174,7 +174,7 @@ pub struct Encoder {
 impl Encoder {
     pub(super) fn new(
         config: &BertConfig,
-        options: AttentionOptions,
+        options: LayerOptions,
         implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {
@@ -217,7 +217,7 @@ impl Encoder {
         }
     }
 
-    pub(super) fn set_attention(&mut self, options: AttentionOptions) -> Result<()> {
+    pub(super) fn set_attention(&mut self, options: LayerOptions) -> Result<()> {
         for (i, layer) in self.layers.iter_mut().enumerate() {
             layer.attention.set_options(options.for_layer(i))?;
         }

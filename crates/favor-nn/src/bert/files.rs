@@ -4,7 +4,7 @@ use super::maps::MAPS;
 use super::{Bert, BertConfig};
 use super::{names, pytorch};
 use crate::attention::{Attention, Implementation};
-use crate::layer::{AttentionOptions, FavorAttention};
+use crate::layer::{FavorAttention, LayerOptions};
 use crate::store::{self, Views};
 use crate::train::Model;
 use crate::weights;
@@ -25,7 +25,7 @@ impl Bert {
     /// `pytorch_model.bin`. It gets the heads that the file holds.
     pub fn load(
         folder: &Path,
-        options: AttentionOptions,
+        options: LayerOptions,
         device: &Device,
     ) -> Result<(Self, BertConfig)> {
         if !folder.is_dir() {
@@ -52,10 +52,10 @@ impl Bert {
     /// The same with the attention that the folder says: that of a converted model, else exact attention.
     pub fn open(
         folder: &Path,
-        attention: Option<AttentionOptions>,
+        attention: Option<LayerOptions>,
         device: &Device,
     ) -> Result<(Self, BertConfig)> {
-        let options = attention.unwrap_or_else(|| AttentionOptions::new(Attention::Exact, 1));
+        let options = attention.unwrap_or_else(|| LayerOptions::new(Attention::Exact, 1));
         let (model, config) = Self::load(folder, options, device)?;
         match attention {
             Some(_) => Ok((model, config)),
@@ -67,7 +67,7 @@ impl Bert {
     pub fn from_bytes(
         bytes: &[u8],
         config: &BertConfig,
-        options: AttentionOptions,
+        options: LayerOptions,
         implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {

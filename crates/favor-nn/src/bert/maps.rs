@@ -3,7 +3,7 @@
 
 use super::Bert;
 use crate::attention::Attention;
-use crate::layer::{AttentionOptions, GivenMaps};
+use crate::layer::{GivenMaps, LayerOptions};
 use crate::{Error, Result};
 use favor::{ExactKeys, FeatureMap, maps_from_bytes, maps_to_bytes_with_note, note_from_bytes};
 use serde::{Deserialize, Serialize};
@@ -114,7 +114,7 @@ impl Bert {
             })?;
             let attention = &mut self.encoder.layers[number].attention;
             if let Some(kind) = entry.kind {
-                attention.set_options(AttentionOptions::new(kind, 1))?;
+                attention.set_options(LayerOptions::new(kind, 1))?;
                 continue;
             }
             if entry.maps > maps.len() {

@@ -13,7 +13,7 @@ pub(crate) use maps::is_converted;
 
 use crate::attention::Implementation;
 use crate::host::Norm;
-use crate::layer::AttentionOptions;
+use crate::layer::LayerOptions;
 use crate::text::Batch;
 use crate::{Error, Result};
 use burn::module::{Module, Param};
@@ -36,9 +36,9 @@ pub struct MaskedHead {
 /// use burn::tensor::Device;
 /// use favor_nn::bert::{Bert, BertConfig};
 /// use favor_nn::text::Batch;
-/// use favor_nn::{Attention, AttentionOptions};
+/// use favor_nn::{Attention, LayerOptions};
 /// let config = BertConfig::small(100, 32, 2, 4);
-/// let options = AttentionOptions::new("balanced".parse::<Attention>()?, 64);
+/// let options = LayerOptions::new("balanced".parse::<Attention>()?, 64);
 /// let bert = Bert::new(&config, options, &Device::flex())?;
 /// let batch = Batch::new(vec![vec![2, 11, 12, 3], vec![2, 13, 3]])?;
 /// assert_eq!(bert.encoder.forward(&batch)?.dims(), [2, 4, 32]);
@@ -59,14 +59,14 @@ pub struct Bert {
 
 impl Bert {
     /// A BERT with new weights, drawn by the device's own generator, and no heads.
-    pub fn new(config: &BertConfig, options: AttentionOptions, device: &Device) -> Result<Self> {
+    pub fn new(config: &BertConfig, options: LayerOptions, device: &Device) -> Result<Self> {
         Self::with_implementation(config, options, Implementation::Auto, device)
     }
 
     /// The same, with a say in which code computes the attention.
     pub fn with_implementation(
         config: &BertConfig,
-        options: AttentionOptions,
+        options: LayerOptions,
         implementation: Implementation,
         device: &Device,
     ) -> Result<Self> {
@@ -108,7 +108,7 @@ impl Bert {
     }
 
     /// Another kind of attention with the same weights.
-    pub fn set_attention(&mut self, options: AttentionOptions) -> Result<()> {
+    pub fn set_attention(&mut self, options: LayerOptions) -> Result<()> {
         self.encoder.set_attention(options)
     }
 

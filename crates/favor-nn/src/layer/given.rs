@@ -1,6 +1,6 @@
 //! Maps that a layer was given: of a converted model, fixed or in training.
 
-use crate::attention::{Method, Numbers};
+use crate::attention::{AttendMethod, Numbers};
 use crate::{Error, Result};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -102,12 +102,12 @@ impl GivenMaps {
     }
 
     /// How attention is computed with the maps as they are now.
-    pub(super) fn method(&self) -> Result<Method> {
+    pub(super) fn method(&self) -> Result<AttendMethod> {
         let maps = match &self.numbers {
             None => self.maps.clone(),
             Some(_) => self.maps()?.into(),
         };
-        Ok(Method::Hybrid { maps, exact: self.exact.clone() })
+        Ok(AttendMethod::Hybrid { maps, exact: self.exact.clone() })
     }
 
     /// The numbers, if they are weights of the model.

@@ -1,7 +1,7 @@
 //! The maps of the heads of a layer, and how they follow the data.
 
-use super::AttentionOptions;
-use crate::attention::{Attention, Follow, HostView, KeyMask, Method};
+use super::LayerOptions;
+use crate::attention::{AttendMethod, Attention, Follow, HostView, KeyMask};
 use crate::{Error, Result};
 use burn::tensor::Tensor;
 use favor::{AdaptiveMaps, Choice, FeatureMap, FeatureSpec, Kernel};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// clones share it, as a model and its copy for evaluation must.
 #[derive(Debug, Clone)]
 pub(super) struct Maps {
-    options: AttentionOptions,
+    options: LayerOptions,
     heads: usize,
     dim: usize,
     /// None for a kind of attention without maps.
@@ -19,7 +19,7 @@ pub(super) struct Maps {
 }
 
 impl Maps {
-    pub(super) fn new(options: AttentionOptions, heads: usize, dim: usize) -> Result<Self> {
+    pub(super) fn new(options: LayerOptions, heads: usize, dim: usize) -> Result<Self> {
         options.check()?;
         let made = |family| {
             let spec = FeatureSpec::new(family, options.features).kernel(Kernel::attention(dim));
@@ -30,7 +30,7 @@ impl Maps {
         Ok(Self { options, heads, dim, state: Arc::new(Mutex::new(state)) })
     }
 
-    pub(super) fn options(&self) -> AttentionOptions {
+    pub(super) fn options(&self) -> LayerOptions {
         self.options
     }
 
@@ -71,11 +71,11 @@ impl Maps {
         mask: Option<&KeyMask>,
         causal: bool,
         training: bool,
-    ) -> Result<Method> {
+    ) -> Result<AttendMethod> {
         let simple = match self.options.kind {
-            Attention::Exact => Some(Method::Exact),
-            Attention::Elu => Some(Method::Elu),
-            Attention::Relu => Some(Method::Relu),
+            Attention::Exact => Some(AttendMethod::Exact),
+            Attention::Elu => Some(AttendMethod::Elu),
+            Attention::Relu => Some(AttendMethod::Relu),
             Attention::Features(_) | Attention::Auto | Attention::Learned => None,
         };
         if let Some(method) = simple {
@@ -87,17 +87,17 @@ impl Maps {
             return Err(Error::invalid("attention", reason));
         }
         let Some(maps) = self.maps_for([q, k], mask, causal, training)? else {
-            return Ok(Method::Exact);
+            return Ok(AttendMethod::Exact);
         };
         let maps: Arc<[FeatureMap]> = maps.into();
         if self.options.kind != Attention::Auto {
-            return Ok(Method::Features(maps));
+            return Ok(AttendMethod::Features(maps));
         }
         let views = [HostView::of(q)?, HostView::of(k)?, HostView::of(v)?];
         let mask = mask.map(|m| m.visible().as_slice());
         let tolerance = self.options.tolerance;
         let choices = HostView::choose(views.each_ref(), &maps, mask, causal, tolerance)?;
-        Ok(Method::Hybrid { maps, exact: choices.iter().map(Choice::exact_keys).collect() })
+        Ok(AttendMethod::Hybrid { maps, exact: choices.iter().map(Choice::exact_keys).collect() })
     }
 
     /// The maps of a call, or none while calibrating.

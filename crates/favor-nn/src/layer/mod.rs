@@ -7,7 +7,7 @@ mod positions;
 
 pub use given::GivenMaps;
 use maps::Maps;
-pub use options::AttentionOptions;
+pub use options::LayerOptions;
 pub use positions::Positions;
 use positions::Relative;
 
@@ -36,7 +36,7 @@ pub struct FavorAttentionConfig {
     /// The fraction of outputs of the heads that training drops.
     pub dropout: f64,
     /// The kind of attention and its maps.
-    pub attention: AttentionOptions,
+    pub attention: LayerOptions,
     /// What queries and keys know about where they are.
     pub positions: Positions,
     /// Which code computes.
@@ -47,7 +47,7 @@ setters! { FavorAttentionConfig {
     key_dim: Option<usize>,
     value_dim: Option<usize>,
     dropout: f64,
-    attention: AttentionOptions,
+    attention: LayerOptions,
     positions: Positions,
     implementation: Implementation,
 } }
@@ -61,7 +61,7 @@ impl FavorAttentionConfig {
             key_dim: None,
             value_dim: None,
             dropout: 0.0,
-            attention: AttentionOptions::default(),
+            attention: LayerOptions::default(),
             positions: Positions::None,
             implementation: Implementation::Auto,
         }
@@ -102,7 +102,7 @@ impl FavorAttentionConfig {
 
 /// Multi-head attention of any kind.
 ///
-/// Every [`redraw`](AttentionOptions::redraw) calls in training the maps are fitted again to a running
+/// Every [`redraw`](LayerOptions::redraw) calls in training the maps are fitted again to a running
 /// mean of the statistics, with a new draw; the other calls and evaluation use them as they are.
 /// Causal calls use statistics of earlier calls alone. Before the first call in training, or a
 /// calibration, maps know nothing of the data: right on average, but with more noise. Dropout acts on
@@ -234,12 +234,12 @@ impl FavorAttention {
     }
 
     /// The kind of attention and its maps.
-    pub fn options(&self) -> AttentionOptions {
+    pub fn options(&self) -> LayerOptions {
         self.maps.options()
     }
 
     /// Another kind of attention with the same weights. Its maps start from nothing.
-    pub fn set_options(&mut self, options: AttentionOptions) -> Result<()> {
+    pub fn set_options(&mut self, options: LayerOptions) -> Result<()> {
         self.positions.check(options.kind)?;
         self.maps = Maps::new(options, self.maps.heads(), self.maps.dim())?;
         self.given = None;

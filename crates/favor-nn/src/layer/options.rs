@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
-pub struct AttentionOptions {
+pub struct LayerOptions {
     /// The kind.
     pub kind: Attention,
     /// The number of features of each head.
@@ -26,7 +26,7 @@ pub struct AttentionOptions {
     pub tolerance: f64,
 }
 
-setters! { AttentionOptions {
+setters! { LayerOptions {
     kind: Attention,
     features: usize,
     coupling: Coupling,
@@ -36,7 +36,7 @@ setters! { AttentionOptions {
     tolerance: f64,
 } }
 
-impl Default for AttentionOptions {
+impl Default for LayerOptions {
     fn default() -> Self {
         Self {
             kind: Attention::Features(favor::Family::Balanced),
@@ -50,7 +50,7 @@ impl Default for AttentionOptions {
     }
 }
 
-impl AttentionOptions {
+impl LayerOptions {
     /// The defaults with another kind and number of features.
     pub fn new(kind: Attention, features: usize) -> Self {
         Self { kind, features, ..Self::default() }

@@ -2,7 +2,7 @@
 
 use super::device;
 use crate::bert::Bert;
-use crate::layer::AttentionOptions;
+use crate::layer::LayerOptions;
 use crate::text::{Batch, TextTokenizer};
 use crate::{Error, Result};
 use favor_io::progress::{Listener, Tick};
@@ -17,7 +17,7 @@ pub struct EmbedRequest {
     /// The texts.
     pub texts: Vec<String>,
     /// The attention; `None`: that of a converted model, else exact.
-    pub attention: Option<AttentionOptions>,
+    pub attention: Option<LayerOptions>,
     /// Texts are cut to so many tokens; `None`: to as many as the model has positions. Beyond those,
     /// positions are interpolated.
     pub length: Option<usize>,
@@ -30,7 +30,7 @@ pub struct EmbedRequest {
 setters! { EmbedRequest {
     model: PathBuf,
     texts: Vec<String>,
-    attention: Option<AttentionOptions>,
+    attention: Option<LayerOptions>,
     length: Option<usize>,
     batch: usize,
     normalise: bool,

@@ -4,8 +4,8 @@ use super::device;
 use super::session::{Session, Watch};
 use crate::batches::Batches;
 use crate::bert::{Bert, BertConfig};
-use crate::layer::AttentionOptions;
-use crate::task::{Answers, Example, Task, answers, encode};
+use crate::layer::LayerOptions;
+use crate::task::{Answers, Example, TextTask, answers, encode};
 use crate::text::{Batch, Encoded, TextTokenizer};
 use crate::train::{AdamOptions, Schedule, Trainer};
 use crate::{Error, Result};
@@ -64,7 +64,7 @@ pub struct FinetuneRequest {
     /// Where the model is written.
     pub out: PathBuf,
     /// The attention; `None`: that of a converted model, else exact.
-    pub attention: Option<AttentionOptions>,
+    pub attention: Option<LayerOptions>,
     /// How.
     pub options: TuningOptions,
 }
@@ -74,7 +74,7 @@ setters! { FinetuneRequest {
     task: String,
     data: PathBuf,
     out: PathBuf,
-    attention: Option<AttentionOptions>,
+    attention: Option<LayerOptions>,
     options: TuningOptions,
 } }
 
@@ -116,7 +116,7 @@ impl FineTuned {
 
 /// A task, ready to be learned.
 pub(super) struct Tuning {
-    pub(super) task: Task,
+    pub(super) task: TextTask,
     config: BertConfig,
     options: TuningOptions,
     train: Vec<Encoded>,
@@ -129,8 +129,8 @@ impl Tuning {
     /// Reads model and task, and gives the trainer of the first step.
     pub(super) fn new(
         model: &Path,
-        task: Task,
-        attention: Option<AttentionOptions>,
+        task: TextTask,
+        attention: Option<LayerOptions>,
         options: TuningOptions,
     ) -> Result<(Self, Trainer)> {
         let TuningOptions { epochs, batch, rate, warmup, seed, .. } = options;
@@ -222,7 +222,7 @@ impl Tuning {
 }
 
 /// The score of a model of a folder on the examples of a task that are there to judge by.
-pub(super) fn judge(model: &Path, task: &Task, options: TuningOptions) -> Result<f64> {
+pub(super) fn judge(model: &Path, task: &TextTask, options: TuningOptions) -> Result<f64> {
     let (bert, _) = Bert::open(model, None, &device())?;
     let tokenizer = TextTokenizer::load(model, options.length)?;
     let found = answers(&bert, &encode(&task.dev, &tokenizer)?, &task.answers, options.batch)?;
@@ -232,7 +232,7 @@ pub(super) fn judge(model: &Path, task: &Task, options: TuningOptions) -> Result
 
 /// Fine-tunes a model on a task and writes it. The same request goes on from its checkpoint.
 pub fn finetune(request: &FinetuneRequest, watch: Watch<'_>) -> Result<FineTuned> {
-    let task = Task::read(&request.task, &request.data)?;
+    let task = TextTask::read(&request.task, &request.data)?;
     let (tuning, trainer) = Tuning::new(&request.model, task, request.attention, request.options)?;
     std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
     let described = (&request.model, &request.task, request.attention, request.options);

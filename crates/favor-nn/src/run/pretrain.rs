@@ -4,7 +4,7 @@ use super::device;
 use super::session::{Session, Watch};
 use crate::batches::Batches;
 use crate::bert::{Bert, BertConfig};
-use crate::layer::AttentionOptions;
+use crate::layer::LayerOptions;
 use crate::text::{Batch, Encoded, Special, TextTokenizer, pieces};
 use crate::train::{AdamOptions, Schedule, Trainer};
 use crate::{Error, Result};
@@ -34,7 +34,7 @@ pub struct PretrainRequest {
     /// Where the model is written.
     pub out: PathBuf,
     /// The attention.
-    pub attention: AttentionOptions,
+    pub attention: LayerOptions,
     /// Steps in all.
     pub steps: u64,
     /// Pieces of text of a step.
@@ -54,7 +54,7 @@ setters! { PretrainRequest {
     model: PathBuf,
     shape: Option<[usize; 3]>,
     out: PathBuf,
-    attention: AttentionOptions,
+    attention: LayerOptions,
     steps: u64,
     batch: usize,
     length: usize,
@@ -75,7 +75,7 @@ impl PretrainRequest {
             model: model.into(),
             shape: None,
             out: out.into(),
-            attention: AttentionOptions::default(),
+            attention: LayerOptions::default(),
             steps: 1000,
             batch: 16,
             length: 128,

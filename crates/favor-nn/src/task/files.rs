@@ -1,6 +1,6 @@
 //! Tables of texts: GLUE's files, compressed or not, and files of one's own.
 
-use super::{Answers, Example, Metric, Task, check, class};
+use super::{Answers, Example, Metric, TextTask, check, class};
 use crate::text::read;
 use crate::{Error, Result};
 use favor::draw::Stream;
@@ -30,7 +30,7 @@ pub(super) fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
 
 /// A file with a header that names the columns `sentence` (or `sentence1` and `sentence2`, or `text`)
 /// and `label` (classes) or `score` (numbers). One row in ten is kept to judge by.
-pub(super) fn own(path: &Path) -> Result<Task> {
+pub(super) fn own(path: &Path) -> Result<TextTask> {
     let text = read(path)?;
     let mut rows = rows(&text);
     let Some((_, header)) = rows.next() else { return Err(Error::file(path, "is empty")) };
@@ -84,5 +84,5 @@ pub(super) fn own(path: &Path) -> Result<Task> {
         Answers::Number => Metric::Spearman,
     };
     let name = path.file_stem().map_or("file".into(), |n| n.to_string_lossy().into_owned());
-    Ok(Task { name, answers, metric, train: check(path, train)?, dev })
+    Ok(TextTask { name, answers, metric, train: check(path, train)?, dev })
 }

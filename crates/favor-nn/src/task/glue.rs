@@ -1,7 +1,7 @@
 //! The tasks of GLUE whose data are at hand.
 
 use super::files::{rows, table};
-use super::{Answers, Example, Metric, Task, check, class};
+use super::{Answers, Example, Metric, TextTask, check, class};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -59,7 +59,7 @@ impl Glue {
     }
 
     /// Reads `train.tsv` and `dev.tsv`, compressed or not, of the task's folder in `glue`.
-    pub fn read(self, glue: &Path) -> Result<Task> {
+    pub fn read(self, glue: &Path) -> Result<TextTask> {
         let folder = glue.join(self.title());
         if !folder.is_dir() {
             return Err(Error::NoData {
@@ -77,7 +77,7 @@ impl Glue {
         };
         let part = |name| self.part(&folder, name, &answers);
         let (train, dev) = (part("train")?, part("dev")?);
-        Ok(Task { name: self.name().into(), metric: self.metric(), answers, train, dev })
+        Ok(TextTask { name: self.name().into(), metric: self.metric(), answers, train, dev })
     }
 
     /// The columns of the texts and of the answer, and whether there is a header.

@@ -34,7 +34,7 @@ pub struct Example {
 
 /// Examples to learn from and examples to be judged by.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Task {
+pub struct TextTask {
     /// The name.
     pub name: String,
     /// What is asked.
@@ -47,7 +47,7 @@ pub struct Task {
     pub dev: Vec<Example>,
 }
 
-impl Task {
+impl TextTask {
     /// A task of GLUE by its name, in the folder `glue` of the data, or a file of one's own.
     pub fn read(name: &str, data: &Path) -> Result<Self> {
         match name.parse::<Glue>() {

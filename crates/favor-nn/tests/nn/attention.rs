@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use favor::reference::{Baseline, Mask, baseline_attention};
 use favor::{ExactKeys, Family, FeatureMap, Kernel, Rows};
 use favor_nn::attention::{
-    AttendOptions, Attention, BackwardFailure, Implementation, KeyMask, Method, attend,
+    AttendMethod, AttendOptions, Attention, BackwardFailure, Implementation, KeyMask, attend,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use std::sync::Arc;
 const SHAPE: [usize; 4] = [2, 3, 21, 4];
 
 /// A method for every kind of attention; `auto` with a mixture of choices.
-fn methods() -> Vec<Method> {
+fn methods() -> Vec<AttendMethod> {
     let fit = |family| -> Arc<[_]> { maps(family, SHAPE[1], SHAPE[3], 10).into() };
     Attention::all()
         .map(|kind| match kind {
-            Attention::Exact => Method::Exact,
-            Attention::Elu => Method::Elu,
-            Attention::Relu => Method::Relu,
-            Attention::Features(family) => Method::Features(fit(family)),
+            Attention::Exact => AttendMethod::Exact,
+            Attention::Elu => AttendMethod::Elu,
+            Attention::Relu => AttendMethod::Relu,
+            Attention::Features(family) => AttendMethod::Features(fit(family)),
             Attention::Auto | Attention::Learned => {
                 let exact = (0..SHAPE[0] * SHAPE[1])
                     .map(|i| if i % 2 == 0 { ExactKeys::ALL } else { ExactKeys::NONE })
                     .collect();
-                Method::Hybrid { maps: fit(Family::Balanced), exact }
+                AttendMethod::Hybrid { maps: fit(Family::Balanced), exact }
             }
         })
         .collect()
@@ -42,7 +42,7 @@ fn options(mask: Option<&KeyMask>, causal: bool) -> AttendOptions<'_> {
 /// The output, and the gradients of its product with fixed numbers.
 fn run(
     inputs: [Tensor<4>; 3],
-    method: &Method,
+    method: &AttendMethod,
     mask: Option<&KeyMask>,
     causal: bool,
     implementation: Implementation,
@@ -128,8 +128,9 @@ fn cross_attention_agrees() {
     let (k, v) = (normal([2, 3, 11, 4], 2, &device), normal([2, 3, 11, 5], 3, &device));
     let mask = KeyMask::of_lengths(&[4, 11], 11);
     let each: Arc<[_]> = maps(Family::Sde, 6, 4, 9).into();
-    let per_head = methods().into_iter().filter(|method| !matches!(method, Method::Hybrid { .. }));
-    for method in per_head.chain([Method::Features(each)]) {
+    let per_head =
+        methods().into_iter().filter(|method| !matches!(method, AttendMethod::Hybrid { .. }));
+    for method in per_head.chain([AttendMethod::Features(each)]) {
         let inputs = || [q.clone(), k.clone(), v.clone()];
         let one = run(inputs(), &method, Some(&mask), false, Implementation::Auto);
         let two = run(inputs(), &method, Some(&mask), false, Implementation::Tensors);
@@ -149,7 +150,7 @@ fn exact_heads_use_the_kernels_of_their_maps() {
     let own = maps(Family::Balanced, SHAPE[1], SHAPE[3], 10);
     let maps: Arc<[_]> = own.iter().zip(kernels).map(|(map, kernel)| refit(map, kernel)).collect();
     for exact in [vec![ExactKeys::ALL], [ExactKeys::ALL, ExactKeys::NONE, ExactKeys::ALL].into()] {
-        let method = Method::Hybrid { maps: maps.clone(), exact: exact.into() };
+        let method = AttendMethod::Hybrid { maps: maps.clone(), exact: exact.into() };
         for (mask, causal) in masks().iter().flat_map(|m| [(m, false), (m, true)]) {
             let one = run(inputs(), &method, mask.as_ref(), causal, Implementation::Auto);
             let two = run(inputs(), &method, mask.as_ref(), causal, Implementation::Tensors);
@@ -187,7 +188,7 @@ fn padding_is_not_looked_at() {
 #[test]
 fn baselines_are_those_of_the_library() {
     for (method, baseline) in
-        [(Method::Elu, Baseline::Elu), (Method::Relu, Baseline::Relu { epsilon: 1e-3 })]
+        [(AttendMethod::Elu, Baseline::Elu), (AttendMethod::Relu, Baseline::Relu { epsilon: 1e-3 })]
     {
         for causal in [false, true] {
             let [q, k, v] = inputs();
@@ -230,7 +231,7 @@ fn a_query_without_keys_gives_zeros() {
 fn what_does_not_fit_is_refused() {
     let [q, k, v] = inputs();
     for implementation in [Implementation::Auto, Implementation::Tensors] {
-        let refused = |k: &Tensor<4>, method: &Method, mask: Option<&KeyMask>, part: &str| {
+        let refused = |k: &Tensor<4>, method: &AttendMethod, mask: Option<&KeyMask>, part: &str| {
             let options = options(mask, false).implementation(implementation);
             let message = attend(q.clone(), k.clone(), v.clone(), method, &options)
                 .map(|_| ())
@@ -239,25 +240,30 @@ fn what_does_not_fit_is_refused() {
             assert!(message.contains(part), "{message}");
         };
         let short = k.clone().narrow(2, 0, 5);
-        refused(&short, &Method::Exact, None, "values [2, 3, 21, 4] do not fit");
-        refused(&k.clone().narrow(3, 0, 2), &Method::Elu, None, "keys [2, 3, 21, 2]");
+        refused(&short, &AttendMethod::Exact, None, "values [2, 3, 21, 4] do not fit");
+        refused(&k.clone().narrow(3, 0, 2), &AttendMethod::Elu, None, "keys [2, 3, 21, 2]");
         let mask = KeyMask::of_lengths(&[3], 21);
-        refused(&k, &Method::Relu, Some(&mask), "key mask: shape [1, 21] where keys are [2, 21]");
-        let wrong = Method::Features(maps(Family::Pos, 2, 4, 8).into());
+        refused(
+            &k,
+            &AttendMethod::Relu,
+            Some(&mask),
+            "key mask: shape [1, 21] where keys are [2, 21]",
+        );
+        let wrong = AttendMethod::Features(maps(Family::Pos, 2, 4, 8).into());
         refused(&k, &wrong, None, "2 maps");
         let exact = [ExactKeys::ALL; 4].into();
-        let wrong = Method::Hybrid { maps: maps(Family::Pos, 3, 4, 8).into(), exact };
+        let wrong = AttendMethod::Hybrid { maps: maps(Family::Pos, 3, 4, 8).into(), exact };
         refused(&k, &wrong, None, "4 entries for 3 heads");
     }
     let causal = |keys: usize| {
         let cut = |t: &Tensor<4>| t.clone().narrow(2, 0, keys);
         let options = options(None, true);
-        attend(q.clone(), cut(&k), cut(&v), &Method::Exact, &options).map(|_| ())
+        attend(q.clone(), cut(&k), cut(&v), &AttendMethod::Exact, &options).map(|_| ())
     };
     assert!(causal(20).unwrap_err().to_string().contains("21 queries and 20 keys"));
     assert!(causal(21).is_ok());
     let nan = k.clone() * f64::NAN;
-    let message = attend(q.clone(), nan, v.clone(), &Method::Exact, &options(None, false));
+    let message = attend(q.clone(), nan, v.clone(), &AttendMethod::Exact, &options(None, false));
     assert!(message.map(|_| ()).unwrap_err().to_string().contains("NaN"));
 }
 
@@ -294,7 +300,7 @@ fn failed_backward_passes_leave_their_cause() {
             let gradient = values(tensor.grad(&gradients).unwrap());
             assert!(gradient.iter().any(|g| g.is_nan()), "{method:.30?}");
         }
-        let by_engine = !matches!(method, Method::Elu | Method::Relu);
+        let by_engine = !matches!(method, AttendMethod::Elu | AttendMethod::Relu);
         let cause = failure.take().map(|error| error.to_string());
         assert_eq!(cause.is_some(), by_engine, "{method:.30?}");
         assert!(cause.is_none_or(|cause| cause.contains("NaN at row 0")), "{method:.30?}");

@@ -5,11 +5,11 @@ use burn::tensor::{Device, Tensor};
 use favor_nn::bert::Bert;
 use favor_nn::run::{EmbedRequest, embed};
 use favor_nn::text::{Batch, Encoded, TextTokenizer};
-use favor_nn::{Attention, AttentionOptions, Statistics};
+use favor_nn::{Attention, LayerOptions, Statistics};
 use serde_json::Value;
 
-fn exact() -> AttentionOptions {
-    AttentionOptions::new(Attention::Exact, 1)
+fn exact() -> LayerOptions {
+    LayerOptions::new(Attention::Exact, 1)
 }
 
 fn expected(file: &str) -> Value {
@@ -120,7 +120,7 @@ fn saving_gives_the_same_file() {
 #[test]
 fn padding_and_order_change_nothing() {
     for kind in Attention::all() {
-        let options = AttentionOptions::new(kind, 16).statistics(Statistics::PerSequence);
+        let options = LayerOptions::new(kind, 16).statistics(Statistics::PerSequence);
         let (bert, _) = Bert::load(&fixture("tiny-bert"), options, &Device::flex()).unwrap();
         let texts = texts();
         let encoded = encode(&texts.iter().map(|t| (t.as_str(), None)).collect::<Vec<_>>());

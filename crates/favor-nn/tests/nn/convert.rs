@@ -12,7 +12,7 @@ use favor_nn::run::{
     convert, embed, finetune,
 };
 use favor_nn::text::Batch;
-use favor_nn::{Attention, AttentionOptions, Error, FavorAttentionConfig, GivenMaps};
+use favor_nn::{Attention, Error, FavorAttentionConfig, GivenMaps, LayerOptions};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ fn maps_of_a_layer_have_gradients() {
     for exact in [ExactKeys::NONE, ExactKeys::NONE.near(2).routed(2, 3)] {
         let config = FavorAttentionConfig::new(16, 4)
             .dropout(0.0)
-            .attention(AttentionOptions::new(Attention::Exact, 1));
+            .attention(LayerOptions::new(Attention::Exact, 1));
         let mut layer = config.init(&xavier, &device).unwrap();
         let given = GivenMaps::fixed(learned_maps(4, 4, 6, exact), vec![exact; 4]).unwrap();
         layer.set_given(Some(given.trained(&device).unwrap())).unwrap();
@@ -266,7 +266,7 @@ fn neighbours_and_padding_change_nothing() {
             }
         }
         // What is written is what was converted: other attention gives other vectors.
-        let exactly = AttentionOptions::new(Attention::Exact, 1);
+        let exactly = LayerOptions::new(Attention::Exact, 1);
         let plain = EmbedRequest::new(&request.out, vec![texts[0].to_owned()]);
         let plain = embed(&plain.attention(Some(exactly)), &silent).unwrap().vectors;
         assert_ne!(plain[0], together[0]);

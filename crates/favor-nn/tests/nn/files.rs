@@ -3,9 +3,9 @@
 use crate::common::fixture;
 use burn::tensor::Device;
 use favor_nn::bert::Bert;
-use favor_nn::task::Task;
+use favor_nn::task::TextTask;
 use favor_nn::text::TextTokenizer;
-use favor_nn::{Attention, AttentionOptions};
+use favor_nn::{Attention, LayerOptions};
 use std::fs;
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn copy() -> tempfile::TempDir {
 }
 
 fn refused(folder: &Path, parts: &[&str]) {
-    let options = AttentionOptions::new(Attention::Exact, 1);
+    let options = LayerOptions::new(Attention::Exact, 1);
     let message = Bert::load(folder, options, &Device::flex()).map(|_| ()).unwrap_err().to_string();
     assert!(!message.contains('\n'), "{message}");
     for part in parts {
@@ -51,7 +51,7 @@ fn folders_that_are_no_models() {
 fn weights_of_pytorch_are_those_of_safetensors() {
     let folder = copy();
     let load = || {
-        let options = AttentionOptions::new(Attention::Exact, 1);
+        let options = LayerOptions::new(Attention::Exact, 1);
         Bert::load(folder.path(), options, &Device::flex()).unwrap().0.to_bytes().unwrap()
     };
     let right = load();
@@ -124,7 +124,8 @@ fn tasks_that_make_no_sense() {
         if let Some(text) = text {
             fs::write(&path, text).unwrap();
         }
-        let message = Task::read(path.to_str().unwrap(), folder.path()).unwrap_err().to_string();
+        let message =
+            TextTask::read(path.to_str().unwrap(), folder.path()).unwrap_err().to_string();
         assert!(message.contains(part) && !message.contains('\n'), "{message} lacks {part}");
     };
     refuse("none.tsv", None, "none.tsv");
@@ -133,8 +134,8 @@ fn tasks_that_make_no_sense() {
     refuse("c.tsv", Some("sentence\tlabel\nx\n"), "line 2 has 1 columns of 2");
     refuse("d.tsv", Some("sentence\tlabel\nx\ty\nz\ty\n"), "single class");
     refuse("e.tsv", Some("sentence\tscore\nx\thigh\n"), "line 2: 'high' is not a number");
-    let message = Task::read("qqp", folder.path()).unwrap_err().to_string();
+    let message = TextTask::read("qqp", folder.path()).unwrap_err().to_string();
     assert!(message.contains("cola, mrpc"), "{message}");
-    let message = Task::read("rte", folder.path()).unwrap_err().to_string();
+    let message = TextTask::read("rte", folder.path()).unwrap_err().to_string();
     assert!(message.contains("RTE") && message.contains("no such folder"), "{message}");
 }

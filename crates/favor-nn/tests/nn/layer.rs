@@ -6,18 +6,18 @@ use burn::nn::Initializer;
 use burn::tensor::{Device, FloatDType, Tensor};
 use favor::{AdaptiveMaps, Coupling, Family, Statistics};
 use favor_nn::attention::KeyMask;
-use favor_nn::{Attention, AttentionOptions, FavorAttention, FavorAttentionConfig, Positions};
+use favor_nn::{Attention, FavorAttention, FavorAttentionConfig, LayerOptions, Positions};
 
 /// New weights, drawn by burn's generator: a test that calls this holds it.
-fn layer(options: AttentionOptions) -> FavorAttention {
+fn layer(options: LayerOptions) -> FavorAttention {
     let device = Device::flex().autodiff();
     device.seed(1);
     let config = FavorAttentionConfig::new(16, 4).attention(options);
     config.init(&Initializer::XavierUniform { gain: 1.0 }, &device).unwrap()
 }
 
-fn options(family: Family) -> AttentionOptions {
-    AttentionOptions::new(Attention::Features(family), 32)
+fn options(family: Family) -> LayerOptions {
+    LayerOptions::new(Attention::Features(family), 32)
 }
 
 fn input(batch: usize, length: usize, seed: u64) -> Tensor<3> {
@@ -270,7 +270,7 @@ fn shapes_that_do_not_fit_are_refused() {
         assert!(refused.contains(wanted), "{kind}: {refused}");
     }
     let relative = FavorAttentionConfig::new(16, 4)
-        .attention(AttentionOptions::new(Attention::Exact, 1))
+        .attention(LayerOptions::new(Attention::Exact, 1))
         .positions(Positions::Relative(8))
         .init(&Initializer::Zeros, &Device::flex())
         .unwrap();

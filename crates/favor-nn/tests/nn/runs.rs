@@ -7,7 +7,7 @@ use favor_nn::run::{
     glue, plan, pretrain,
 };
 use favor_nn::task::Glue;
-use favor_nn::{Attention, AttentionOptions, Error, Family};
+use favor_nn::{Attention, Error, Family, LayerOptions};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ fn request(folder: &Path, out: &str) -> FinetuneRequest {
     FinetuneRequest::new(fixture("tiny-bert"), task.to_str().unwrap(), folder.join(out))
         .data(folder.to_path_buf())
         .attention(Some(
-            AttentionOptions::new(Attention::Features(Family::Balanced), 16).redraw(Some(5)),
+            LayerOptions::new(Attention::Features(Family::Balanced), 16).redraw(Some(5)),
         ))
         .options(TuningOptions::default().epochs(12).batch(8).rate(5e-3).length(16))
 }
@@ -87,7 +87,7 @@ fn pretraining_learns_and_goes_on() {
     let request = |out: &str, shape| {
         PretrainRequest::new(folder.path(), fixture("tiny-bert"), folder.path().join(out))
             .shape(shape)
-            .attention(AttentionOptions::new(Attention::Features(Family::Sde), 32))
+            .attention(LayerOptions::new(Attention::Features(Family::Sde), 32))
             .steps(400)
             .length(16)
             .rate(1e-2)

@@ -7,17 +7,17 @@ use burn::tensor::{DType, Device, FloatDType, Gradients, Int, Tensor, TensorData
 use favor_nn::bert::{Bert, BertConfig};
 use favor_nn::text::Batch;
 use favor_nn::train::{AdamOptions, Schedule, Trainer};
-use favor_nn::{Attention, AttentionOptions, Result};
+use favor_nn::{Attention, LayerOptions, Result};
 
 fn device() -> Device {
     Device::flex().autodiff()
 }
 
-fn options(kind: Attention) -> AttentionOptions {
-    AttentionOptions::new(kind, 12).redraw(Some(7))
+fn options(kind: Attention) -> LayerOptions {
+    LayerOptions::new(kind, 12).redraw(Some(7))
 }
 
-fn model(config: &BertConfig, options: AttentionOptions, seed: u64) -> Bert {
+fn model(config: &BertConfig, options: LayerOptions, seed: u64) -> Bert {
     device().seed(seed);
     let bert = Bert::new(config, options, &device()).unwrap();
     bert.with_masked_head(config, &device()).with_classifier(config, 2, &device())
@@ -45,7 +45,7 @@ fn loss(model: &Bert) -> Result<Tensor<1>> {
     Ok(CrossEntropyLossConfig::new().init(&device).forward(model.classify(&batch)?, labels))
 }
 
-fn trainer(config: &BertConfig, options: AttentionOptions, steps: u64) -> Trainer {
+fn trainer(config: &BertConfig, options: LayerOptions, steps: u64) -> Trainer {
     let schedule = Schedule::new(steps, 1e-2).warmup(5);
     Trainer::new(model(config, options, 1), schedule, AdamOptions::default(), 3).unwrap()
 }

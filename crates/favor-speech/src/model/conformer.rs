@@ -12,7 +12,7 @@ use burn::nn::{Dropout, DropoutConfig, Initializer, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 use favor_nn::attention::KeyMask;
 use favor_nn::host::{Norm, drop_some, rowwise, sigmoid, silu};
-use favor_nn::{AttentionOptions, FavorAttention, FavorAttentionConfig};
+use favor_nn::{FavorAttention, FavorAttentionConfig, LayerOptions};
 
 const XAVIER: Initializer = Initializer::XavierUniform { gain: 1.0 };
 
@@ -136,7 +136,7 @@ pub struct Block {
 }
 
 impl Block {
-    fn new(config: &SpeechConfig, options: AttentionOptions, device: &Device) -> Result<Self> {
+    fn new(config: &SpeechConfig, options: LayerOptions, device: &Device) -> Result<Self> {
         let attention = FavorAttentionConfig::new(config.width, config.heads)
             .attention(options)
             .positions(config.positions);
@@ -177,7 +177,7 @@ pub struct Conformer {
 impl Conformer {
     pub(super) fn new(
         config: &SpeechConfig,
-        options: AttentionOptions,
+        options: LayerOptions,
         device: &Device,
     ) -> Result<Self> {
         let width = config.width;

@@ -11,7 +11,7 @@ use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use favor_nn::host::{drop_some, rowwise, tanh};
 use favor_nn::train::Model;
-use favor_nn::{AttentionOptions, FavorAttention};
+use favor_nn::{FavorAttention, LayerOptions};
 
 /// A Conformer-Transducer with any kind of attention.
 ///
@@ -23,9 +23,9 @@ use favor_nn::{AttentionOptions, FavorAttention};
 /// use burn::tensor::Device;
 /// use favor_speech::audio::Features;
 /// use favor_speech::{Frames, Recogniser, SpeechConfig};
-/// use favor_nn::{Attention, AttentionOptions};
+/// use favor_nn::{Attention, LayerOptions};
 /// let config = SpeechConfig::small(13, 11).width(16).layers(1);
-/// let options = AttentionOptions::new("sde".parse::<Attention>()?, 16);
+/// let options = LayerOptions::new("sde".parse::<Attention>()?, 16);
 /// let model = Recogniser::new(&config, options, &Device::flex())?;
 /// let utterance = Features::new(vec![0.5; 13 * 50], 13)?;
 /// let (states, lengths) = model.encode(&Frames::new([&utterance])?)?;
@@ -48,7 +48,7 @@ pub struct Recogniser {
 
 impl Recogniser {
     /// A recogniser with new weights, drawn by the device's generator.
-    pub fn new(config: &SpeechConfig, options: AttentionOptions, device: &Device) -> Result<Self> {
+    pub fn new(config: &SpeechConfig, options: LayerOptions, device: &Device) -> Result<Self> {
         config.check()?;
         let SpeechConfig { vocabulary, width, prediction, joint, .. } = *config;
         Ok(Self {
@@ -155,7 +155,7 @@ impl Recogniser {
     }
 
     /// Another kind of attention with the same weights.
-    pub fn set_attention(&mut self, options: AttentionOptions) -> Result<()> {
+    pub fn set_attention(&mut self, options: LayerOptions) -> Result<()> {
         for (i, block) in self.encoder.blocks.iter_mut().enumerate() {
             block.attention.set_options(options.for_layer(i))?;
         }

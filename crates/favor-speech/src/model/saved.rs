@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use burn::tensor::Device;
 use favor::store::Kind;
 use favor_io::write_atomically;
-use favor_nn::AttentionOptions;
+use favor_nn::LayerOptions;
 use favor_nn::batches::like_length;
 use favor_nn::store;
 use favor_nn::train::Model;
@@ -38,7 +38,7 @@ pub struct SpeechModel {
     /// From labels to texts.
     pub vocabulary: Vocabulary,
     /// The attention.
-    pub attention: AttentionOptions,
+    pub attention: LayerOptions,
     /// The network.
     pub network: Recogniser,
 }
@@ -49,7 +49,7 @@ struct Metadata {
     config: SpeechConfig,
     front: FrontEnd,
     vocabulary: Vocabulary,
-    attention: AttentionOptions,
+    attention: LayerOptions,
 }
 
 impl SpeechModel {

@@ -5,7 +5,7 @@ use crate::audio::{Features, FrontEnd, Recording};
 use crate::{Error, Errors, Heard, Manifest, Result, SpeechModel, Utterance};
 use favor_io::progress::{Listener, Tick};
 use favor_io::setters;
-use favor_nn::AttentionOptions;
+use favor_nn::LayerOptions;
 use rayon::prelude::*;
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct TranscribeRequest {
     /// `.wav`, `.flac` or `.npy` files.
     pub files: Vec<PathBuf>,
     /// An attention other than the one the model was trained with.
-    pub attention: Option<AttentionOptions>,
+    pub attention: Option<LayerOptions>,
     /// The width of the beam; one is a greedy search.
     pub beam: usize,
     /// Transcribe in pieces of this many seconds, like a stream.
@@ -39,7 +39,7 @@ pub struct TranscribeRequest {
 setters! { TranscribeRequest {
     model: PathBuf,
     files: Vec<PathBuf>,
-    attention: Option<AttentionOptions>,
+    attention: Option<LayerOptions>,
     beam: usize,
     piece: Option<f64>,
 } }
@@ -69,7 +69,7 @@ impl Spoken {
     }
 }
 
-fn load(path: &std::path::Path, attention: Option<AttentionOptions>) -> Result<SpeechModel> {
+fn load(path: &std::path::Path, attention: Option<LayerOptions>) -> Result<SpeechModel> {
     let mut model = SpeechModel::load(path, &device())?;
     if let Some(options) = attention {
         model.network.set_attention(options)?;
@@ -126,7 +126,7 @@ pub struct EvaluateRequest {
     /// The manifest.
     pub data: PathBuf,
     /// An attention other than the one the model was trained with.
-    pub attention: Option<AttentionOptions>,
+    pub attention: Option<LayerOptions>,
     /// The width of the beam; one is a greedy search.
     pub beam: usize,
     /// The seed of the bootstrap samples.
@@ -136,7 +136,7 @@ pub struct EvaluateRequest {
 setters! { EvaluateRequest {
     model: PathBuf,
     data: PathBuf,
-    attention: Option<AttentionOptions>,
+    attention: Option<LayerOptions>,
     beam: usize,
     seed: u64,
 } }

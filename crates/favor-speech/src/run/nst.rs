@@ -11,7 +11,7 @@ use crate::{Error, Errors, Manifest, Result, SpeechModel, Utterance};
 use favor_io::progress::Tick;
 use favor_io::setters;
 use favor_io::write_atomically;
-use favor_nn::AttentionOptions;
+use favor_nn::LayerOptions;
 use favor_nn::run::Watch;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct NstRequest {
     /// Where a folder for each generation is created.
     pub out: PathBuf,
     /// The attention.
-    pub attention: AttentionOptions,
+    pub attention: LayerOptions,
     /// How each generation is trained.
     pub options: TrainOptions,
     /// The number of students after the first teacher.
@@ -48,7 +48,7 @@ setters! { NstRequest {
     unlabelled: PathBuf,
     test: Option<PathBuf>,
     out: PathBuf,
-    attention: AttentionOptions,
+    attention: LayerOptions,
     options: TrainOptions,
     generations: u64,
     confidence: f64,
@@ -66,7 +66,7 @@ impl NstRequest {
             unlabelled: unlabelled.into(),
             test: None,
             out: out.into(),
-            attention: AttentionOptions::default(),
+            attention: LayerOptions::default(),
             options: TrainOptions::default(),
             generations: 2,
             confidence: 0.8,

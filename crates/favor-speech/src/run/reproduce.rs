@@ -11,7 +11,7 @@ use favor_io::setters;
 use favor_io::write_atomically;
 use favor_nn::run::Watch;
 use favor_nn::run::grid::{self, Grid, Plan};
-use favor_nn::{Attention, AttentionOptions};
+use favor_nn::{Attention, LayerOptions};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -145,8 +145,8 @@ impl SpeechRequest {
         self.out.join("cells").join(format!("{mode}-{attention}-{features}-{seed}"))
     }
 
-    fn attention(&self, cell: &SpeechCell) -> AttentionOptions {
-        let options = AttentionOptions::new(cell.attention, cell.features.max(1));
+    fn attention(&self, cell: &SpeechCell) -> LayerOptions {
+        let options = LayerOptions::new(cell.attention, cell.features.max(1));
         options.redraw(self.redraw).seed(cell.seed)
     }
 

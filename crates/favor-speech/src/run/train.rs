@@ -14,7 +14,7 @@ use favor::draw::Stream;
 use favor_io::progress::Tick;
 use favor_io::setters;
 use favor_io::write_atomically;
-use favor_nn::AttentionOptions;
+use favor_nn::LayerOptions;
 use favor_nn::batches::Batches;
 use favor_nn::run::{Session, Watch};
 use favor_nn::train::{AdamOptions, Schedule, Trainer};
@@ -41,7 +41,7 @@ pub struct TrainRequest {
     /// Where the model is written.
     pub out: PathBuf,
     /// The attention.
-    pub attention: AttentionOptions,
+    pub attention: LayerOptions,
     /// How.
     pub options: TrainOptions,
 }
@@ -50,7 +50,7 @@ setters! { TrainRequest {
     data: Vec<PathBuf>,
     test: Option<PathBuf>,
     out: PathBuf,
-    attention: AttentionOptions,
+    attention: LayerOptions,
     options: TrainOptions,
 } }
 
@@ -61,7 +61,7 @@ impl TrainRequest {
             data,
             test: None,
             out: out.into(),
-            attention: AttentionOptions::default(),
+            attention: LayerOptions::default(),
             options: TrainOptions::default(),
         }
     }
@@ -144,7 +144,7 @@ impl Training {
     }
 
     /// The trainer before the first step.
-    fn trainer(&self, attention: AttentionOptions) -> Result<Trainer<Recogniser>> {
+    fn trainer(&self, attention: LayerOptions) -> Result<Trainer<Recogniser>> {
         let TrainOptions { epochs, rate, warmup, seed, .. } = self.options;
         let device = device().autodiff();
         // New weights are drawn by the device's generator.
@@ -176,7 +176,7 @@ impl Training {
         model.loss(&frames, &labels)
     }
 
-    fn model(&self, network: &Recogniser, attention: AttentionOptions) -> SpeechModel {
+    fn model(&self, network: &Recogniser, attention: LayerOptions) -> SpeechModel {
         SpeechModel {
             config: self.config.clone(),
             front: self.front.clone(),

@@ -4,7 +4,7 @@ use crate::common::generator;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use favor::draw::Stream;
-use favor_nn::{Attention, AttentionOptions, Family, Positions};
+use favor_nn::{Attention, Family, LayerOptions, Positions};
 use favor_speech::audio::Features;
 use favor_speech::{
     Frames, Recogniser, Search, SpeechConfig, SpeechModel, subsampled, transducer_loss,
@@ -133,7 +133,7 @@ fn tiny() -> SpeechConfig {
 }
 
 /// New weights, drawn by burn's generator: a test that calls this holds it.
-fn recogniser(config: &SpeechConfig, options: AttentionOptions, device: &Device) -> Recogniser {
+fn recogniser(config: &SpeechConfig, options: LayerOptions, device: &Device) -> Recogniser {
     device.seed(4);
     Recogniser::new(config, options, device).unwrap()
 }
@@ -142,8 +142,8 @@ fn utterance(frames: usize, seed: u64) -> Features {
     Features::new(random(5 * frames, seed), 5).unwrap()
 }
 
-fn options(kind: Attention) -> AttentionOptions {
-    AttentionOptions::new(kind, 24)
+fn options(kind: Attention) -> LayerOptions {
+    LayerOptions::new(kind, 24)
 }
 
 /// An utterance gives the same alone and beside a longer one, up to the rounding of sums in another

@@ -4,7 +4,7 @@ use crate::common::generator;
 use favor::draw::Stream;
 use favor_io::progress::{Tick, silent};
 use favor_nn::run::Watch;
-use favor_nn::{Attention, AttentionOptions, Error, Family};
+use favor_nn::{Attention, Error, Family, LayerOptions};
 use favor_speech::audio::{Augment, FrontEnd, Recording, read_sound};
 use favor_speech::run::{
     EvaluateRequest, NstRequest, SpeechRequest, TrainOptions, TrainRequest, TranscribeRequest,
@@ -74,7 +74,7 @@ fn ten(folder: &Path) -> PathBuf {
     manifest
 }
 
-fn request(data: &Path, out: PathBuf, attention: AttentionOptions) -> TrainRequest {
+fn request(data: &Path, out: PathBuf, attention: LayerOptions) -> TrainRequest {
     let options = TrainOptions::default()
         .shape(Some([32, 2, 2]))
         .epochs(50)
@@ -102,8 +102,8 @@ fn ten_utterances_are_learned_by_heart() {
     let _held = generator();
     let folder = tempfile::tempdir().unwrap();
     let data = ten(folder.path());
-    let sde = AttentionOptions::new(Attention::Features(Family::Sde), 32);
-    let exact = AttentionOptions::new(Attention::Exact, 1);
+    let sde = LayerOptions::new(Attention::Features(Family::Sde), 32);
+    let exact = LayerOptions::new(Attention::Exact, 1);
     for (attention, units, epochs) in
         [(exact, Units::Words, 50), (exact, Units::Characters, 100), (sde, Units::Words, 50)]
     {
@@ -139,8 +139,7 @@ fn speech_runs_go_on() {
     let _held = generator();
     let folder = tempfile::tempdir().unwrap();
     let data = ten(folder.path());
-    let attention =
-        AttentionOptions::new(Attention::Features(Family::Balanced), 16).redraw(Some(3));
+    let attention = LayerOptions::new(Attention::Features(Family::Balanced), 16).redraw(Some(3));
     let short = |out: &str| {
         let mut request = request(&data, folder.path().join(out), attention);
         let options = &mut request.options;
@@ -177,11 +176,11 @@ fn students_follow_their_teacher() {
     let _held = generator();
     let folder = tempfile::tempdir().unwrap();
     let data = ten(folder.path());
-    let options = request(&data, PathBuf::new(), AttentionOptions::default()).options.epochs(2);
+    let options = request(&data, PathBuf::new(), LayerOptions::default()).options.epochs(2);
     let request = |out: &str, confidence: f64| {
         NstRequest::new(&data, &data, folder.path().join(out))
             .test(Some(data.clone()))
-            .attention(AttentionOptions::new(Attention::Exact, 1))
+            .attention(LayerOptions::new(Attention::Exact, 1))
             .options(options)
             .generations(1)
             .confidence(confidence)
@@ -222,7 +221,7 @@ fn the_speech_grid_goes_on() {
     for name in ["train", "test", "labelled", "unlabelled"] {
         fs::copy(&manifest, data.join(format!("{name}.jsonl"))).unwrap();
     }
-    let options = request(&manifest, PathBuf::new(), AttentionOptions::default()).options;
+    let options = request(&manifest, PathBuf::new(), LayerOptions::default()).options;
     let request = SpeechRequest::new(folder.path(), &out)
         .attentions(vec![Attention::Exact, Attention::Features(Family::Sde)])
         .features(vec![4, 8])
@@ -250,7 +249,7 @@ fn the_speech_grid_goes_on() {
 fn speech_that_makes_no_sense_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let attention = AttentionOptions::new(Attention::Exact, 1);
+    let attention = LayerOptions::new(Attention::Exact, 1);
     write_wav(&here.join("good.wav"), &say(&[0], 1));
     let good = fs::read(here.join("good.wav")).unwrap();
     fs::write(here.join("cut.wav"), &good[..good.len() - 101]).unwrap();

@@ -9,7 +9,7 @@ pub(super) mod pretrain;
 use crate::failure::{Failure, Outcome};
 use crate::terminal::{self, Bar};
 use favor_nn::run::Watch;
-use favor_nn::{Attention, AttentionOptions};
+use favor_nn::{Attention, LayerOptions};
 
 /// Which attention.
 #[derive(Debug, clap::Args)]
@@ -43,17 +43,17 @@ impl Redraw {
 
 impl AttentionArguments {
     /// What was asked for, or exact attention.
-    pub(super) fn options(&self, seed: u64) -> AttentionOptions {
+    pub(super) fn options(&self, seed: u64) -> LayerOptions {
         let kind = self.attention.unwrap_or(Attention::Exact);
-        AttentionOptions::new(kind, self.features).seed(seed)
+        LayerOptions::new(kind, self.features).seed(seed)
     }
 
     /// What was asked for, if anything was: else a model has its own.
-    pub(super) fn asked(&self, options: AttentionOptions) -> Option<AttentionOptions> {
+    pub(super) fn asked(&self, options: LayerOptions) -> Option<LayerOptions> {
         self.attention.map(|_| options)
     }
 
-    pub(super) fn training(&self, seed: u64, redraw: &Redraw) -> AttentionOptions {
+    pub(super) fn training(&self, seed: u64, redraw: &Redraw) -> LayerOptions {
         self.options(seed).redraw(redraw.steps())
     }
 }

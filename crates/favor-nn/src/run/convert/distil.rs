@@ -2,7 +2,7 @@
 
 use crate::batches::like_length;
 use crate::bert::{Bert, without_padding};
-use crate::task::{Answers, Task, answers};
+use crate::task::{Answers, TextTask, answers};
 use crate::text::{Batch, Encoded};
 use crate::{Error, Result};
 use burn::nn::loss::CrossEntropyLossConfig;
@@ -107,7 +107,7 @@ pub(super) fn task_loss(
     teacher: &Bert,
     batch: &Batch,
     labels: &[f64],
-    task: &Task,
+    task: &TextTask,
 ) -> Result<Tensor<1>> {
     let scores = student.classify(batch)?;
     let exact = teacher.classify(batch)?;
@@ -136,14 +136,14 @@ pub(super) fn task_loss(
 }
 
 /// The score of a task on the examples to be judged by.
-pub(super) fn score(model: &Bert, task: &Task, dev: &[Encoded], size: usize) -> Result<f64> {
+pub(super) fn score(model: &Bert, task: &TextTask, dev: &[Encoded], size: usize) -> Result<f64> {
     let found = answers(model, dev, &task.answers, size)?;
     let right: Vec<f64> = task.dev.iter().map(|e| e.label).collect();
     Ok(task.metric.score(&found, &right))
 }
 
 /// Refuses an exact model that cannot answer a task.
-pub(super) fn check_teacher(teacher: &Bert, task: &Task) -> Result<()> {
+pub(super) fn check_teacher(teacher: &Bert, task: &TextTask) -> Result<()> {
     let found = teacher.classifier.as_ref().map(|c| c.weight.dims()[1]);
     if found == Some(task.labels()) {
         return Ok(());

@@ -20,7 +20,7 @@ use super::session::Watch;
 use crate::attention::Attention;
 use crate::batches::Batches;
 use crate::bert::{Bert, BertConfig, is_converted};
-use crate::layer::{AttentionOptions, GivenMaps};
+use crate::layer::{GivenMaps, LayerOptions};
 use crate::text::{Batch, TextTokenizer};
 use crate::train::Rates;
 use crate::{Error, Result};
@@ -168,7 +168,7 @@ impl<'a> Context<'a> {
         if let Some(path) = is_converted(&request.model) {
             return Err(Error::file(path, "the model is converted already; give the exact one"));
         }
-        let exact = AttentionOptions::new(Attention::Exact, 1);
+        let exact = LayerOptions::new(Attention::Exact, 1);
         let (teacher, config) = Bert::load(&request.model, exact, &device())?;
         request.check(config.num_hidden_layers, config.num_attention_heads)?;
         let length = request.options.length;
@@ -259,7 +259,7 @@ impl<'a> Context<'a> {
     /// The time of a step of training, by the exact model's.
     fn time_step(&self) -> Result<Duration> {
         let device = device().autodiff();
-        let exact = AttentionOptions::new(Attention::Exact, 1);
+        let exact = LayerOptions::new(Attention::Exact, 1);
         let (model, _) = Bert::load(&self.request.model, exact, &device)?;
         let order = self.batches().epoch(0);
         let mut begun = Instant::now();
@@ -287,7 +287,7 @@ impl<'a> Context<'a> {
     ) -> Result<(Bert, Option<[f64; 2]>)> {
         let request = self.request;
         let device = device().autodiff();
-        let exact = AttentionOptions::new(Attention::Exact, 1);
+        let exact = LayerOptions::new(Attention::Exact, 1);
         let (mut student, _) = Bert::load(&request.model, exact, &device)?;
         student.set_dropout(0.0, 0.0);
         let mut errors = None;
@@ -312,7 +312,7 @@ impl<'a> Context<'a> {
             }
         } else {
             for layer in request.chosen(self.config.num_hidden_layers) {
-                let options = AttentionOptions::new(request.attention, 1);
+                let options = LayerOptions::new(request.attention, 1);
                 student.encoder.layers[layer].attention.set_options(options)?;
             }
         }

@@ -1,7 +1,7 @@
 //! What a model is shown while it is converted: pieces of texts, or the examples of a task.
 
 use super::options::{ConvertRequest, Source};
-use crate::task::{Task, encode};
+use crate::task::{TextTask, encode};
 use crate::text::{Encoded, TextTokenizer, pieces};
 use crate::{Error, Result};
 
@@ -18,7 +18,7 @@ pub(super) struct Texts {
 
 /// The labels of a task, and its examples to be judged by.
 pub(super) struct TaskTexts {
-    pub(super) task: Task,
+    pub(super) task: TextTask,
     pub(super) train: Vec<f64>,
     pub(super) held: Vec<f64>,
     pub(super) dev: Vec<Encoded>,
@@ -35,7 +35,7 @@ impl Texts {
                 (all, None)
             }
             Source::Task(name) => {
-                let task = Task::read(name, &request.data)?.truncated(request.options.examples);
+                let task = TextTask::read(name, &request.data)?.truncated(request.options.examples);
                 (encode(&task.train, tokenizer)?, Some(task))
             }
         };

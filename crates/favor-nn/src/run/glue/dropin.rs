@@ -1,7 +1,7 @@
 //! A model whose attention is replaced without any fine-tuning, on STS-B.
 
 use crate::bert::Bert;
-use crate::layer::AttentionOptions;
+use crate::layer::LayerOptions;
 use crate::run::device;
 use crate::task::{Example, Glue, Metric};
 use crate::text::{Batch, Encoded, TextTokenizer};
@@ -17,7 +17,7 @@ const LENGTH: usize = 128;
 
 /// Spearman's correlation of the cosines of mean vectors with people's scores on the pairs of STS-B that
 /// are there to judge by. Maps are fitted to sentences of the training set, and frozen.
-pub(super) fn score(model: &Path, data: &Path, options: AttentionOptions) -> Result<f64> {
+pub(super) fn score(model: &Path, data: &Path, options: LayerOptions) -> Result<f64> {
     let task = Glue::Stsb.read(&data.join("glue"))?;
     let options = options.statistics(Statistics::Calibrated);
     let (bert, config) = Bert::load(model, options, &device())?;

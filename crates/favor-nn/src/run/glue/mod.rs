@@ -13,8 +13,8 @@ use super::finetune::{FinetuneRequest, Tuning, TuningOptions, finetune, judge};
 use super::grid::{self, Grid, Plan};
 use super::session::{Session, Watch};
 use crate::attention::Attention;
-use crate::layer::AttentionOptions;
-use crate::task::{Glue, Task};
+use crate::layer::LayerOptions;
+use crate::task::{Glue, TextTask};
 use crate::{Error, Result};
 use favor::Family;
 use favor_io::progress::Tick;
@@ -175,7 +175,7 @@ impl GlueRequest {
     }
 
     /// The task, or the part of its training set that a search looks at.
-    fn task(&self, cell: &Cell) -> Result<Task> {
+    fn task(&self, cell: &Cell) -> Result<TextTask> {
         let mut task = cell.task.read(&self.data.join("glue"))?;
         if let How::Search(..) = cell.how {
             task = task.truncated(Some(SEARCHED));
@@ -237,7 +237,7 @@ impl GlueRequest {
         if !finished {
             let request = FinetuneRequest::new(&self.model, cell.task.name(), &folder)
                 .data(self.data.clone())
-                .attention(Some(AttentionOptions::new(Attention::Exact, 1)))
+                .attention(Some(LayerOptions::new(Attention::Exact, 1)))
                 .options(self.tuning_of(cell)?);
             finetune(&request, watch)?;
         }
@@ -260,7 +260,7 @@ impl GlueRequest {
     /// The time of fine-tuning, by a few steps.
     fn time_tuning(&self, cell: &Cell) -> Result<Duration> {
         let options = self.tuning_of(cell)?;
-        let exact = Some(AttentionOptions::new(Attention::Exact, 1));
+        let exact = Some(LayerOptions::new(Attention::Exact, 1));
         let (tuning, mut trainer) = Tuning::new(&self.model, self.task(cell)?, exact, options)?;
         let order = tuning.order(0);
         let mut start = Instant::now();
@@ -363,14 +363,14 @@ impl Grid for GlueRequest {
         let score = |score| Found { score, replaced: None };
         match cell.how {
             How::DropIn => {
-                let options = AttentionOptions::new(cell.variant.attention, cell.features.max(1));
+                let options = LayerOptions::new(cell.variant.attention, cell.features.max(1));
                 let options = options.redraw(None).seed(cell.seed);
                 let found = dropin::score(&self.model, &self.data, options)?;
                 (watch.listener)(Tick { done: 1, total: 1, what: "" });
                 Ok(score(found))
             }
             How::Search(..) => {
-                let exact = Some(AttentionOptions::new(Attention::Exact, 1));
+                let exact = Some(LayerOptions::new(Attention::Exact, 1));
                 let options = self.tuning_of(cell)?;
                 let (tuning, trainer) = Tuning::new(&self.model, self.task(cell)?, exact, options)?;
                 let described = (cell, self.settings(cell));
