@@ -161,24 +161,24 @@ def page(
     middle, longest = int(np.median(task.lengths)), max(task.lengths)
     return f"""# A pretrained MiniLM without fine-tuning
 
-The attention of all-MiniLM-L6-v2 (6 layers of 12 heads of dimension 32) is replaced in all layers at once, its
-weights are left as they are, and sentences are compared as on STS-B: mean of the token vectors, cosine,
-Spearman correlation with the people's scores on the {len(task.scores)} pairs of the development set, times 100.
+We replace the attention of all-MiniLM-L6-v2 (6 layers of 12 heads of dimension 32) in all layers at once, without
+changing its weights, and compare sentences as in STS-B: mean of the token vectors, cosine, Spearman correlation with
+the human scores on the {len(task.scores)} pairs of the development set, times 100.
 
 **Exact attention: {100 * exact:.1f}.**
 
 {table}
 
-{"Means and standard deviations over" if seeds > 1 else "With"} {seeds} draw{"s" * (seeds > 1)} of the features. Maps are fitted once, for each layer and head, to {texts} sentences
-of the training set by `favor_sharp.hf.calibrate`, and frozen. `auto` is with balanced features, and keeps those
-heads exact whose predicted error is above the tolerance; where that is every head, the score is the exact one and was
-not measured again.
+{"Means and standard deviations over" if seeds > 1 else "With"} {seeds} draw{"s" * (seeds > 1)} of the features. `favor_sharp.hf.calibrate` fits the maps
+once, per layer and head, to {texts} sentences of the training set; then they are frozen. `auto` uses balanced features
+and keeps heads exact whose predicted error is above the tolerance; if that is every head, the score is the exact one
+and was not measured again.
 
-What to read from it:
+What the table shows:
 
 {findings(exact, rows, autos)}
-- The sentences are short (median {middle} tokens, at most {longest}): here exact attention is also the cheaper one, and
-  `calibrate` would by default (`short_is_exact`) keep it. These figures are about accuracy alone.
+- The sentences are short (median {middle} tokens, at most {longest}): here exact attention is also cheaper, and by
+  default (`short_is_exact`) `calibrate` would keep it. These figures are about accuracy only.
 
 ## Why `auto` is cautious
 
@@ -192,13 +192,15 @@ def findings(exact: float, rows: dict, autos: dict) -> str:
     mean = {key: 100 * np.mean(values) for key, values in rows.items()}
     best = [max(FAMILIES, key=lambda f: mean[f, m]) for m in SIZES]
     won = ", ".join(f"{FAMILIES[f]} at M = {m}" for f, m in zip(best, SIZES, strict=True))
+    if len(set(best)) == 1:
+        won = f"{FAMILIES[best[0]]} everywhere"
     top, size = mean[best[-1], SIZES[-1]], SIZES[-1]
     heads = {t: round(np.mean([f["heads"] for f in autos[t, size]])) for t in TOLERANCES}
     served = " and ".join(f"{heads[t]} within {100 * t:.0f} %" for t in TOLERANCES)
     return f"""- The best at each size: {won}.
-- With every head by features, {size} features of the best family come to {top:.1f}, {100 * exact - top:.1f} below exact.
-- The heads of this model attend sharply. With {size} balanced features the predicted error of the output is, of 72
-  heads, for {served}. `auto` keeps all others exact, and with them the score."""
+- With features in every head, {size} features of the best family reach {top:.1f}, {100 * exact - top:.1f} below exact.
+- The heads of this model attend sharply. Predicted output errors of the 72 heads with {size}
+  balanced features: {served}. `auto` keeps all others exact, which preserves the score."""
 
 
 def caution(heads: dict) -> str:
@@ -207,34 +209,34 @@ def caution(heads: dict) -> str:
 
     size = sorted(heads)[len(heads) // 2]
     middle = heads[size]
-    return f"""Where `auto` predicts errors of more than 100 %, the score falls by little. Three things come together. They were
-measured with balanced features on the exact model's own queries, keys and values: for every head, up to {QUERIES} queries of
-each of {SEQUENCES} of the longest sentences, which are what `calibrate` predicts from, with {DRAWS} draws; and, for the last
-two rows, in the whole model on every eighth sentence of the development set, with one draw.
+    return f"""`auto` predicts errors of more than 100 %, and yet the score hardly falls. There are three reasons. They were measured
+with balanced features on the exact model's own queries, keys and values: for every head, up to {QUERIES} queries from each of
+{SEQUENCES} of the longest sentences, which `calibrate` predicts from, with {DRAWS} draws; and, for the last two rows, in the
+whole model on every eighth sentence of the development set, with one draw.
 
 | | {" | ".join(f"M = {m}" for m in heads)} |
 |---{"|---" * len(heads)}|
 {row("predicted relative error of a query's output, median", "predicted")}
-{row("found, median", "found")}
+{row("measured, median", "found")}
 {row("queries whose prediction is at its ceiling", "at ceiling")}
-{row("found ÷ predicted at the ceiling, median", "at")}
-{row("found ÷ predicted below the ceiling, median", "below")}
+{row("measured ÷ predicted at the ceiling, median", "at")}
+{row("measured ÷ predicted below the ceiling, median", "below")}
 {row("the same with independent draws", "below, iid")}
 {row("error of the tokens' last states in the model", "tokens")}
 {row("error of the sentences' vectors in the model", "sentences")}
 
-- **The prediction has a ceiling, and many queries are at it.** Where attention is sharp the variance is so large that no
-  number of features at hand brings it down. The prediction then stands at the error of a key picked by chance. Features
-  do better than chance: the error found is {100 * middle["at"]:.0f} % of that.
-- **Below the ceiling the prediction is on the safe side too**: {100 * middle["below"]:.0f} % of it is found. It is the variance
-  of a ratio to first order, for independent draws. With such draws it is {100 * middle["below, iid"]:.0f} %, so that most of the
-  difference is not due to the orthogonal ones.
-- **Errors of heads shrink on their way to the score.** With {size} features heads are wrong by {100 * middle["found"]:.0f} %, tokens
-  at the end by {100 * middle["tokens"]:.0f} %, sentences by {100 * middle["sentences"]:.0f} %, and the score asks only which
-  pairs are closer than others.
+- **The prediction has a ceiling, and many queries reach it.** Where attention is sharp, the variance is so large that no
+  practical number of features brings it down. The prediction is then the error of a key picked at random. Features
+  do better than random: the measured error is {100 * middle["at"]:.0f} % of that.
+- **Below the ceiling the prediction is conservative too**: the measured error is {100 * middle["below"]:.0f} % of it. The
+  prediction is the variance of a ratio to first order, for independent draws. With such draws the measured error is
+  {100 * middle["below, iid"]:.0f} %, so most of the difference is not due to the orthogonal ones.
+- **Errors of heads shrink on their way to the score.** With {size} features, heads are off by {100 * middle["found"]:.0f} %, final
+  token states by {100 * middle["tokens"]:.0f} %, sentences by {100 * middle["sentences"]:.0f} %, and the score only compares
+  which pairs are closer than others.
 
-A tolerance is about the output of each head; `auto` cannot know what a task makes of it. Where a score can be measured,
-choose the tolerance by the score."""
+A tolerance applies to the output of each head; `auto` cannot know how much a task depends on it. If you can measure a
+score, choose the tolerance by the score."""
 
 
 if __name__ == "__main__":

@@ -106,27 +106,27 @@ def page(best: dict, vectors: dict, rounds: int) -> str:
         same = [f"{cosine(exact, vectors[k, m, length]):.4f}" for k, m in KINDS[1:]]
         likeness.append(f"| {length} | {' | '.join(same)} |")
     grows = [exponent({n: best[k, m, n][0] for n in LENGTHS}) for k, m in KINDS]
-    grown = ", ".join(f"{name} {g:.2f}" for name, g in zip(names, grows, strict=True))
+    grown = ", ".join(f"{g:.2f} ({name})" for name, g in zip(names, grows, strict=True))
     return "\n".join(
         [
             "# Long inputs",
             "",
-            "`favor embed` on one document of State of the Union addresses, cut to so many tokens: a MiniLM of 6",
-            "layers of width 384 with 12 heads. Time of the whole command and its peak memory, start and reading",
-            "of the model included.",
+            "`favor embed` on one document of State of the Union addresses, truncated to the given number of",
+            "tokens, with a MiniLM of 6 layers of width 384 with 12 heads. Time and peak memory of the whole",
+            "command, including startup and loading the model.",
             "",
             *lines,
             "",
-            f"Between the two longest, time grows as the length to the power: {grown}.",
+            f"Between the two longest inputs, time grows as the length to the power of {grown}.",
             "",
-            "MiniLM knows 512 positions. Beyond, they are interpolated, which it was not trained for: the figures",
-            "say what a length costs, not what the vectors are worth. The cosine between the vectors of exact",
-            "attention and of features:",
+            "MiniLM has 512 positions. Longer texts interpolate them, which the model was not trained for: the",
+            "figures say what a length costs, not how good the vectors are. The cosine between the vectors of",
+            "exact attention and of features:",
             "",
             *likeness,
             "",
             f"Made by `python bench/nn/long.py --favor target/release/favor --model minilm` on {os.cpu_count()} cores",
-            f"({platform.machine()}); rounds: {rounds}, the best counts.",
+            f"({platform.machine()}); best of {rounds} round{'s' * (rounds > 1)}.",
             "",
         ]
     )

@@ -22,10 +22,10 @@ Written by `cargo xtask peers`; do not edit by hand. The programs are in `bench/
 - Unless a table says otherwise: heads of dimension {d}, {length} tokens, {features} features, means
   over {draws} draws, 32-bit floats in and out, everything else at the package's defaults.
 - *Spread* is the standard deviation of the logits `q·k/√d` over the keys of a query.
-- *Uneven* tokens have coordinates of falling spread and means that are not zero, as trained heads
-  do. *Even* tokens have every coordinate alike and mean zero, the worst case for every family.
-- Ours is the `attend` example of the library. *Pos* has the same features as the packages
-  (FAVOR+), so it shows what the numerics alone do. *Balanced* is the default family.
+- *Uneven* tokens have coordinates of decreasing spread and nonzero means, like trained heads.
+  *Even* tokens have identically distributed coordinates of mean zero, the worst case for every family.
+- Ours is the library's `attend` example. *Pos* uses the same features as the packages (FAVOR+), so
+  it isolates the effect of the numerics. *Balanced* is the default family.
 
 ## In short
 
@@ -38,14 +38,14 @@ How far the outputs of 192 valid tokens move, relative to their norm, when 64 ma
 appended. Uneven tokens, spread 1.
 
 {plain_table(results["padding"], "contents of the padding")}
-`performer-pytorch` sets the values of masked tokens to zero, but their keys stay in the denominator,
-and in the maximum that is subtracted from all keys. `fast-transformers` takes masked keys out of both
-sums. In ours masked keys are in no sum, in no maximum and in no fit.
+`performer-pytorch` sets the values of masked tokens to zero, but their keys stay in the denominator
+and in the maximum that is subtracted from all keys. `fast-transformers` removes masked keys from both
+sums. In ours, masked keys enter no sum, no maximum and no fit.
 
 ## The future
 
-How far the causal outputs of the first {length // 2} tokens move when later tokens change, in the unit
-of the errors below. Uneven tokens.
+How far the causal outputs of the first {length // 2} tokens move when later tokens change, in the same
+unit as the errors below. Uneven tokens.
 
 {plain_table(results["future"], "what changes")}
 `performer-pytorch` subtracts one maximum over all keys, later ones included, and then adds ε to each
@@ -56,8 +56,8 @@ other tokens beforehand.
 ## Accuracy
 
 Error and distance from the plain mean of the values. The unit of both is the distance between exact
-attention and the plain mean: **an error of 1 is that of ignoring the queries altogether**, and a
-distance of 0 from the mean says that the output *is* the mean.
+attention and the plain mean: **an error of 1 is no better than ignoring the queries**, and at a
+distance of 0 from the mean the output *is* the mean.
 """,
         accuracy_table("Uneven tokens", results["uneven"]),
         accuracy_table("Even tokens", results["even"]),
@@ -66,31 +66,31 @@ distance of 0 from the mean says that the output *is* the mean.
         caption = f"Heads of a trained model, median of them all: `{name}`, first {length} tokens"
         parts.append(accuracy_table(caption, {"": table}))
     parts.append(
-        f"""The ε of `performer-pytorch` (1e-4 a feature) outweighs the features from a spread of
-about 1 on: its output is then the plain mean of the values, whatever the queries are. Its error
-stays near 1, where noise would cost more, which hides the failure. Without the ε
-(`eps = 0` in its own functions) it is an honest FAVOR+ again, until its features underflow (below).
+        f"""The ε of `performer-pytorch` (1e-4 per feature) outweighs the features from a spread of about 1
+upwards: its output is then the plain mean of the values, whatever the queries are. Its error stays
+near 1, where noise would cost more, which hides the failure. Without the ε (`eps = 0` in its own
+functions) it is an honest FAVOR+ again, until its features underflow (below).
 
-On even tokens nothing helps at a spread of 0.5 or more with {features} features, ours included;
-this is a limit of random features and not of a program. `favor::diagnose` tells it beforehand.
+On even tokens at a spread of 0.5 or more, nothing works with {features} features, ours included.
+This is a limit of random features, not of an implementation. `favor::diagnose` predicts it.
 
 ## Large logits
 
-The same for logits of absurd size, or the share of outputs that are NaN. Uneven tokens.
+The same for absurdly large logits, or the share of outputs that are NaN. Uneven tokens.
 """
     )
     parts.append(accuracy_table("", results["large"], share=True))
     parts.append(
-        """No package gives NaN or infinity at its defaults. `performer-pytorch` gives the plain mean, and
-`fast-transformers` gives zeros, because its features fall below the 1e-6 of its denominator. Without
-the ε `performer-pytorch` divides zero by zero. Ours stays finite without an ε; at these spreads
-attention picks single keys, and no number of features that one would compute can follow it.
+        """With its defaults, no package returns NaN or infinity. `performer-pytorch` returns the plain mean, and
+`fast-transformers` zeros, because its features fall below the 1e-6 of its denominator. Without the ε,
+`performer-pytorch` divides zero by zero. Ours stays finite without an ε; at these spreads attention
+picks single keys, and no practical number of features can follow it.
 
 ## How it was installed
 
-`bench/peers/requirements.txt` from the Python package index. `pytorch-fast-transformers` is compiled
-from source. It calls `torch.qr`, which torch has since removed, so the comparison puts
-`torch.linalg.qr` in its place; without that its `Favor` feature map does not run with this torch.
+From the Python package index, with `bench/peers/requirements.txt`. `pytorch-fast-transformers` is
+compiled from source. It calls `torch.qr`, which torch has since removed, so the comparison
+substitutes `torch.linalg.qr`; otherwise its `Favor` feature map would not run with this torch.
 """
     )
     return "\n".join(parts)

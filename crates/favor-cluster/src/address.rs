@@ -10,7 +10,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads `HOST:PORT`, with or without `df://` before it.
+    /// Parses `HOST:PORT`, with or without a leading `df://`.
     pub(crate) fn parse(endpoint: Endpoint, text: &str) -> Result<Self> {
         let bare = text.strip_prefix("df://").unwrap_or(text).trim_end_matches('/');
         let parts = bare.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));

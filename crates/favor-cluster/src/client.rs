@@ -1,4 +1,4 @@
-//! The client's side: work on tables that the executors do.
+//! The client: work on tables, done by the executors.
 
 use crate::address::Address;
 use crate::codec::Codec;
@@ -20,19 +20,19 @@ use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A scheduler that has not answered for so long, and a little longer, is gone.
+/// A scheduler that has not answered for a little longer than this is gone.
 const KEEPALIVE_SECONDS: usize = 10;
 
-/// How often the scheduler is asked during work, and how long it may be away or without executors:
-/// long enough for a rolling restart.
+/// How often the scheduler is polled during work, and how long it may be unreachable or without
+/// executors: long enough for a rolling restart.
 const WATCH: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A cluster, known by the address of its scheduler. Its methods do what the functions of
-/// `favor_tables` with their names do on one machine.
+/// A cluster, known by the address of its scheduler. Its methods do what the `favor_tables` functions
+/// of the same names do on one machine.
 ///
-/// Work ends with an error when the scheduler has been away or without executors for too long, and
-/// errors are those of the process that had them.
+/// Work fails if the scheduler has been unreachable or without executors for too long. Errors are
+/// those of the process where they occurred.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cluster {
     scheduler: Address,
@@ -45,7 +45,8 @@ impl Cluster {
         Ok(Self { scheduler: Address::parse(Endpoint::Scheduler, scheduler)?, partitions: 64 })
     }
 
-    /// In how many pieces tables are read at most: a few times the number of cores. 64 by default.
+    /// The maximum number of pieces that tables are read in: a few times the number of cores. 64 by
+    /// default.
     pub fn partitions(self, partitions: usize) -> Self {
         Self { partitions, ..self }
     }
@@ -72,7 +73,7 @@ impl Cluster {
         self.watched(fit_like(&table, like, progress)).await
     }
 
-    /// The model of the rows that a model has seen and of those of a table, and how these differ.
+    /// The model updated with the rows of a table, and how these differ from the rows it has seen.
     pub async fn update(
         &self,
         source: &Source,
@@ -83,7 +84,7 @@ impl Cluster {
         self.watched(update(&table, model, progress)).await
     }
 
-    /// The model of the rows that a model has seen without those of a table.
+    /// The model without the rows of a table.
     pub async fn subtract(
         &self,
         source: &Source,
@@ -94,7 +95,7 @@ impl Cluster {
         self.watched(subtract(&table, model, progress)).await
     }
 
-    /// Predictions for the rows of a table, in any order: some columns must be kept.
+    /// Predictions for the rows of a table, in any order. Keep some columns to identify the rows.
     pub async fn predict(
         &self,
         source: &Source,
@@ -111,8 +112,8 @@ impl Cluster {
         Ok((schema, self.watched_batches(batches)))
     }
 
-    /// The same in the order of the rows: each file is one task, and several are at work at a time.
-    /// A query is one task, whose predictions are held until it ends.
+    /// The same in the order of the rows: each file is one task, and several run at a time. A query
+    /// is one task, whose predictions are held until it ends.
     pub async fn predict_in_order(
         &self,
         source: &Source,
@@ -162,8 +163,8 @@ impl Cluster {
         self.watched(evaluate_on_workers(&table, model, missing, progress)).await
     }
 
-    /// A session of the query engine whose tables are read by the executors, for other work. Asks the
-    /// scheduler first whether it has executors.
+    /// A session of the query engine whose tables the executors read, for other work. It first asks
+    /// the scheduler whether it has executors.
     pub async fn session(&self) -> Result<SessionContext> {
         let address = self.scheduler.to_string();
         match readiness(&self.scheduler).await {
@@ -171,8 +172,8 @@ impl Cluster {
             Readiness::Empty => return Err(Error::NoExecutors { address }),
             Readiness::Absent(why) => return Err(Error::NoScheduler { address, why }),
         }
-        // The static planner: under the adaptive one a job was seen to wait forever after an executor
-        // was lost together with the finished part of a stage.
+        // The static planner: with the adaptive one, we saw a job wait forever after an executor was
+        // lost together with the finished part of a stage.
         let config = SessionConfig::new_with_ballista()
             .with_target_partitions(self.partitions.max(1))
             .with_ballista_adaptive_query_planner(false)
@@ -195,8 +196,8 @@ impl Cluster {
         Table::open(&session, source).await.map_err(explained)
     }
 
-    /// Does work, and gives up when the scheduler has been away or without executors for too long: a
-    /// job that is submitted then would wait forever.
+    /// Does work, and gives up if the scheduler has been unreachable or without executors for too
+    /// long: a job submitted then would wait forever.
     async fn watched<T>(&self, work: impl Future<Output = favor_tables::Result<T>>) -> Result<T> {
         tokio::select! {
             result = work => result.map_err(explained),
@@ -204,7 +205,7 @@ impl Cluster {
         }
     }
 
-    /// The same for batches as they come.
+    /// The same for batches as they arrive.
     fn watched_batches(
         &self,
         batches: BoxStream<'static, favor_tables::Result<RecordBatch>>,
@@ -242,21 +243,21 @@ async fn loss(scheduler: &Address) -> Error {
     }
 }
 
-/// Since when a cluster has been away without a break.
+/// Since when a cluster has been unreachable without interruption.
 #[derive(Debug, Default)]
 struct Absence {
     since: Option<Instant>,
 }
 
 impl Absence {
-    /// How long it has been away, given whether it is now.
+    /// How long it has been unreachable, given whether it is now.
     fn lasts(&mut self, away: bool, now: Instant) -> Duration {
         self.since = away.then(|| self.since.unwrap_or(now));
         self.since.map_or(Duration::ZERO, |since| now - since)
     }
 }
 
-/// The error that a process of the cluster had, out of what the others made of it.
+/// Recovers the error of a process of the cluster from the wrappers around it.
 fn explained(error: favor_tables::Error) -> Error {
     use favor_tables::Error::{Query, Source};
     match error {
@@ -277,7 +278,7 @@ fn explained(error: favor_tables::Error) -> Error {
 mod tests {
     use super::*;
 
-    /// A scheduler that comes back in time may go away again.
+    /// A scheduler that comes back in time may disappear again.
     #[test]
     fn absences_are_counted_one_by_one() {
         let (start, mut absence) = (Instant::now(), Absence::default());

@@ -1,5 +1,5 @@
-//! Our functions as bytes, with the version of their code, inside the plans that travel between the
-//! processes of a cluster. All else is Ballista's.
+//! Our functions as bytes, with the version of their code, inside the plans that the processes of a
+//! cluster exchange. Everything else is Ballista's.
 
 use crate::message::{Message, mark};
 use ballista_core::serde::{BallistaLogicalExtensionCodec, BallistaPhysicalExtensionCodec};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 const MAGIC: &[u8] = b"favor";
 
-/// The version of the functions: that of the package, and that of what the functions or their states
-/// have in their bytes.
+/// The version of the functions: that of the package, and that of the byte format of the functions
+/// and their states.
 pub fn version() -> String {
     format!("{}-{WIRE_VERSION}", env!("CARGO_PKG_VERSION"))
 }
@@ -48,7 +48,7 @@ impl Codec {
         Self { role, version: version.into(), logical, physical }
     }
 
-    /// Functions of others have no bytes: they are found by their names.
+    /// Other functions have no bytes: they are found by name.
     fn encode(&self, function: Option<Vec<u8>>, buffer: &mut Vec<u8>) {
         let Some(bytes) = function else { return };
         buffer.extend(MAGIC);
@@ -57,7 +57,7 @@ impl Codec {
         buffer.extend(bytes);
     }
 
-    /// The bytes of a function, after the check of its version.
+    /// The bytes of a function, after its version was checked.
     fn decode<'a>(&self, name: &str, buffer: &'a [u8]) -> Result<&'a [u8]> {
         let damaged = || refusal(format!("the function '{name}' arrived damaged"));
         let rest = buffer.strip_prefix(MAGIC).ok_or_else(damaged)?;

@@ -1,18 +1,18 @@
-//! What can go wrong, as values with one line each.
+//! Errors, with one line each.
 
 use favor_tables::Cause;
 
 /// The result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why work on a cluster was refused or not done.
+/// Why work on a cluster was refused or failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A table, a request or a model was refused, here or by a process of the cluster.
+    /// A table, a request or a model was rejected, here or by a process of the cluster.
     #[error(transparent)]
     Tables(#[from] favor_tables::Error),
-    /// A text that is no address.
+    /// A text that is not an address.
     #[error("'{text}' is no address; give HOST:PORT")]
     Address {
         /// What it was given for.
@@ -20,7 +20,7 @@ pub enum Error {
         /// The text.
         text: String,
     },
-    /// Nothing answers as a scheduler does.
+    /// Nothing answers like a scheduler.
     #[error("no scheduler answers at {address} ({why}); start one there")]
     NoScheduler {
         /// Where.
@@ -28,13 +28,13 @@ pub enum Error {
         /// What happened instead.
         why: String,
     },
-    /// The scheduler has nobody to give work to.
+    /// The scheduler has no executors.
     #[error("the scheduler at {address} has no executors; start some")]
     NoExecutors {
         /// Where it is.
         address: String,
     },
-    /// The scheduler went away during work, or lost its executors.
+    /// The scheduler disappeared during work, or lost its executors.
     #[error("the cluster was lost: the scheduler at {address} {why}")]
     Lost {
         /// Where it was.
@@ -42,22 +42,22 @@ pub enum Error {
         /// What happened.
         why: String,
     },
-    /// The scheduler ended a job.
+    /// The scheduler aborted a job.
     #[error("the cluster gave up: {reason}")]
     GaveUp {
         /// Why, in its words.
         reason: String,
     },
-    /// A process of the cluster refused.
+    /// A process of the cluster reported an error.
     #[error("{reason}")]
     Refused {
         /// Why, in its words.
         reason: String,
     },
-    /// Predictions that nobody could tell apart.
+    /// Predictions that could not be matched to rows.
     #[error("predictions come in no fixed order; keep columns that tell the rows apart")]
     Unordered,
-    /// An address that a process cannot listen at.
+    /// An address that a process cannot listen on.
     #[error("cannot listen at {address}: {reason}")]
     Listen {
         /// The address.
@@ -68,7 +68,7 @@ pub enum Error {
     /// An executor without a core.
     #[error("an executor needs at least one core")]
     NoCores,
-    /// A folder that an executor cannot keep its results in.
+    /// A folder that an executor cannot use for its results.
     #[error("{folder}: {reason}")]
     WorkFolder {
         /// The folder.
@@ -76,7 +76,7 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
-    /// Ballista refused.
+    /// An error of Ballista.
     #[error("{what}: {reason}")]
     Ballista {
         /// Which part of it.

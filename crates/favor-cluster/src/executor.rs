@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How an executor is run.
+/// How to run an executor.
 ///
 /// ```
 /// let options = favor_cluster::ExecutorOptions::new("node-0:50050").bind("node-1:50051").cores(Some(8));
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 pub struct ExecutorOptions {
     /// The scheduler, as in `node-1:50050`.
     pub scheduler: String,
-    /// Where it listens; port 0 takes a free one.
+    /// The address it listens on; port 0 takes a free one.
     pub bind: String,
-    /// The name under which others reach it; the address that the scheduler sees by default.
+    /// The name under which others reach it; by default the address that the scheduler sees.
     pub host: Option<String>,
-    /// Tasks at a time; all cores by default.
+    /// The number of concurrent tasks; all cores by default.
     pub cores: Option<usize>,
-    /// Where results of tasks are kept until their job ends; a temporary folder by default.
+    /// Where task results are kept until their job ends; a temporary folder by default.
     pub work: Option<PathBuf>,
     /// How many seconds to wait for the scheduler.
     pub wait: u64,
@@ -37,7 +37,7 @@ pub struct ExecutorOptions {
 }
 
 impl ExecutorOptions {
-    /// An executor of a scheduler, with all cores, for this machine alone.
+    /// An executor for a scheduler, with all cores, reachable from this machine only.
     pub fn new(scheduler: impl Into<String>) -> Self {
         Self {
             scheduler: scheduler.into(),
@@ -50,7 +50,7 @@ impl ExecutorOptions {
         }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn bind(self, address: impl Into<String>) -> Self {
         Self { bind: address.into(), ..self }
     }
@@ -60,12 +60,12 @@ impl ExecutorOptions {
         Self { host, ..self }
     }
 
-    /// Tasks at a time.
+    /// The number of concurrent tasks.
     pub fn cores(self, cores: Option<usize>) -> Self {
         Self { cores, ..self }
     }
 
-    /// Where results of tasks are kept until their job ends.
+    /// Where task results are kept until their job ends.
     pub fn work(self, folder: Option<PathBuf>) -> Self {
         Self { work: folder, ..self }
     }
@@ -75,14 +75,14 @@ impl ExecutorOptions {
         Self { wait: seconds, ..self }
     }
 
-    /// The version of the functions that it claims to have, for tests.
+    /// The version of the functions that it claims to have (for tests).
     #[doc(hidden)]
     pub fn version(self, version: impl Into<String>) -> Self {
         Self { version: version.into(), ..self }
     }
 }
 
-/// Runs an executor until it is asked to stop. `started` is told its address when it has found the
+/// Runs an executor until it is asked to stop. `started` is called with its address once it has found the
 /// scheduler.
 pub async fn serve_executor(options: &ExecutorOptions, started: impl FnOnce(&str)) -> Result<()> {
     let scheduler = Address::parse(Endpoint::Scheduler, &options.scheduler)?;
@@ -130,7 +130,7 @@ pub async fn serve_executor(options: &ExecutorOptions, started: impl FnOnce(&str
     run(Arc::new(config)).await
 }
 
-/// Boxed, so that Ballista's part is compiled here and not in every program that runs an executor.
+/// Boxed, so that Ballista's part is compiled here rather than in every program that runs an executor.
 fn run(config: Arc<ExecutorProcessConfig>) -> BoxFuture<'static, Result<()>> {
     Box::pin(async {
         let ended = start_executor_process(config).await;
@@ -138,8 +138,8 @@ fn run(config: Arc<ExecutorProcessConfig>) -> BoxFuture<'static, Result<()>> {
     })
 }
 
-/// The port to listen at; one that is free when none is wanted. The scheduler must know it before
-/// the service begins, so it is found by listening once.
+/// The port to listen on; a free one if none is given. The scheduler must know it before the service
+/// starts, so it is found by listening once.
 fn free_port(bind: &Address) -> Result<u16> {
     let listener = TcpListener::bind(bind.to_string()).and_then(|l| l.local_addr());
     let found =

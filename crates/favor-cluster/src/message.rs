@@ -1,5 +1,5 @@
-//! Errors that pass through other people's error types as text. Each process on the way wraps what it
-//! gets, some of them twice; the marks let the client find the error again.
+//! Errors that pass through other libraries' error types as text. Each process on the way wraps what
+//! it gets, some of them twice; the marks let the client find the error again.
 
 use crate::Error;
 use favor_tables::Remedy;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 const OPEN: char = '⟦';
 const CLOSE: char = '⟧';
 
-/// What is sent of an error.
+/// The part of an error that is sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// A column that cannot be used, and what would help.
     Column { column: String, reason: String, remedy: Option<Remedy> },
-    /// Anything else, as a line for a person.
+    /// Anything else, as one readable line.
     Line(String),
 }
 
@@ -39,7 +39,7 @@ impl From<Message> for Error {
     }
 }
 
-/// A message between marks, without what a wrapper would escape.
+/// A message between marks, without characters that a wrapper would escape.
 pub(crate) fn mark(message: &Message) -> String {
     let text = serde_json::to_string(message).unwrap_or_default();
     let plain: String = text

@@ -1,4 +1,4 @@
-//! Whether a scheduler is there and has executors.
+//! Whether a scheduler is up and has executors.
 
 use crate::address::Address;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use tokio::net::TcpStream;
 /// How long a scheduler may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a scheduler says of itself.
+/// The state of a scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Readiness {
     /// There are executors.
     Ready,
     /// It has no executors yet.
     Empty,
-    /// Nothing answers, or not as a scheduler does.
+    /// Nothing answers, or not like a scheduler.
     Absent(String),
 }
 
-/// Asks a scheduler, by the route that probes of orchestrators use.
+/// Asks a scheduler, on the route that orchestrator probes use.
 pub(crate) async fn readiness(address: &Address) -> Readiness {
     match tokio::time::timeout(PATIENCE, ask(address)).await {
         Err(_) => Readiness::Absent(format!("no answer in {} s", PATIENCE.as_secs())),
@@ -28,7 +28,7 @@ pub(crate) async fn readiness(address: &Address) -> Readiness {
     }
 }
 
-/// What the first line of an answer in HTTP says.
+/// What the first line of an HTTP response says.
 fn read(answer: &str) -> Readiness {
     let mut words = answer.split_whitespace();
     let is_http = words.next().is_some_and(|version| version.starts_with("HTTP/1."));

@@ -1,4 +1,4 @@
-//! The scheduler: takes plans from clients, cuts them into tasks, and hands these to executors.
+//! The scheduler: takes plans from clients, splits them into tasks, and hands these to executors.
 
 use crate::address::Address;
 use crate::codec::{Codec, version};
@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// How a scheduler is run.
+/// How to run a scheduler.
 ///
 /// ```
 /// let options = favor_cluster::SchedulerOptions::default().bind("0.0.0.0:50050");
@@ -23,9 +23,9 @@ use tokio::net::TcpListener;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SchedulerOptions {
-    /// Where it listens, as in `127.0.0.1:50050`; port 0 takes a free one.
+    /// The address it listens on, as in `127.0.0.1:50050`; port 0 takes a free one.
     pub bind: String,
-    /// After so many seconds without a word from an executor its tasks are given to others.
+    /// After this many seconds without a word from an executor, its tasks are given to others.
     pub executor_timeout: u64,
     version: String,
 }
@@ -37,24 +37,24 @@ impl Default for SchedulerOptions {
 }
 
 impl SchedulerOptions {
-    /// Where it listens.
+    /// The address it listens on.
     pub fn bind(self, address: impl Into<String>) -> Self {
         Self { bind: address.into(), ..self }
     }
 
-    /// After so many seconds without a word from an executor its tasks are given to others.
+    /// After this many seconds without a word from an executor, its tasks are given to others.
     pub fn executor_timeout(self, seconds: u64) -> Self {
         Self { executor_timeout: seconds, ..self }
     }
 
-    /// The version of the functions that it claims to have, for tests.
+    /// The version of the functions that it claims to have (for tests).
     #[doc(hidden)]
     pub fn version(self, version: impl Into<String>) -> Self {
         Self { version: version.into(), ..self }
     }
 }
 
-/// Runs a scheduler. `started` is told its address once it listens.
+/// Runs a scheduler. `started` is called with its address once it listens.
 pub async fn serve_scheduler(options: &SchedulerOptions, started: impl FnOnce(&str)) -> Result<()> {
     let address = Address::parse(Endpoint::Bind, &options.bind)?;
     let refused =
@@ -68,7 +68,7 @@ pub async fn serve_scheduler(options: &SchedulerOptions, started: impl FnOnce(&s
         external_host: address.host.clone(),
         bind_host: address.host.clone(),
         bind_port: port,
-        // Executors ask: they need no port for orders.
+        // Executors poll: they need no port for incoming work.
         scheduling_policy: TaskSchedulingPolicy::PullStaged,
         executor_timeout_seconds: options.executor_timeout,
         expire_dead_executor_interval_seconds: (options.executor_timeout / 5).clamp(1, 15),
@@ -87,8 +87,8 @@ pub async fn serve_scheduler(options: &SchedulerOptions, started: impl FnOnce(&s
 
 type Scheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
 
-/// Boxed, as what follows, so that Ballista's part is compiled here and not in every program that runs
-/// a scheduler.
+/// Boxed, like what follows, so that Ballista's part is compiled here rather than in every program
+/// that runs a scheduler.
 fn scheduler(config: SchedulerConfig) -> BoxFuture<'static, Result<Scheduler>> {
     let cluster = BallistaCluster::new_memory(
         config.scheduler_id.clone(),

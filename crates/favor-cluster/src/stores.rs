@@ -1,12 +1,12 @@
-//! Where tables lie: files that every process sees under one path, and with the feature `s3`
-//! buckets.
+//! Where tables are: files that every process sees under the same path, and buckets with the
+//! feature `s3`.
 
 use datafusion::common::Result;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A runtime of the query engine that knows the stores; what does not fit into memory goes to
+/// A runtime of the query engine that knows the stores; what does not fit into memory is spilled to
 /// `scratch`.
 pub(crate) fn runtime(scratch: Option<&Path>) -> Result<Arc<RuntimeEnv>> {
     let mut builder = RuntimeEnvBuilder::new();
@@ -29,9 +29,9 @@ mod s3 {
     use std::sync::Arc;
     use url::Url;
 
-    /// Makes the store of a bucket when it is first named, with what the environment of this
-    /// process says about it (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT` and so on). Credentials therefore
-    /// never travel in a plan.
+    /// Creates the store of a bucket when it is first named, from the environment of this process
+    /// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT` and so on). Credentials therefore never travel in a
+    /// plan.
     #[derive(Debug, Default)]
     pub(super) struct Stores {
         made: DefaultObjectStoreRegistry,

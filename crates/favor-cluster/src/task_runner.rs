@@ -1,5 +1,5 @@
-//! How an executor runs a task: as Ballista does, but with a line in the log when a task begins and
-//! ends, and with errors that a person can read when they arrive at the client.
+//! How an executor runs a task: like Ballista, but with a log line when a task starts and ends, and
+//! with errors that are readable when they arrive at the client.
 
 use crate::message::{Message, mark};
 use ballista_core::JobId;
@@ -27,7 +27,7 @@ pub(crate) struct TaskRunner {
 
 impl TaskRunner {
     pub(crate) fn new(address: String) -> Self {
-        // No pool of connections: a job of ours fetches a few states, once.
+        // No connection pool: our jobs fetch a few states, once.
         Self { address, inner: DefaultExecutionEngine::new() }
     }
 }
@@ -117,7 +117,7 @@ fn readable(error: DataFusionError, address: &str) -> DataFusionError {
     DataFusionError::Execution(mark(&message))
 }
 
-/// What an error comes from, through the wrappers of both engines.
+/// The root cause of an error, under the wrappers of both engines.
 fn root(error: &DataFusionError) -> &DataFusionError {
     let found = error.find_root();
     match found {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::message::marked;
 
-    /// As the writer of a stage wraps what its input gives.
+    /// As the writer of a stage wraps errors of its input.
     fn wrapped(error: DataFusionError) -> DataFusionError {
         let inner = BallistaError::DataFusionError(Box::new(error));
         DataFusionError::Shared(Arc::new(inner.into_datafusion()))

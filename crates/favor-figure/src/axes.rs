@@ -1,20 +1,20 @@
-//! The frame of a plot: grid, axis lines, marks and their labels.
+//! The frame of a plot: grid, axis lines, ticks and their labels.
 
 use super::svg::{Anchor, Svg, Type};
 use super::text;
 use super::ticks::Ticks;
 
-/// Size of the labels at the marks.
+/// Size of the tick labels.
 pub(super) const TICK_SIZE: f64 = 10.0;
-/// Size of the names of the axes.
+/// Size of the axis names.
 pub(super) const NAME_SIZE: f64 = 11.5;
-/// Room from the plot to the labels at the marks.
+/// Gap between the plot and the tick labels.
 pub(super) const TICK_GAP: f64 = 7.0;
 
 const GRID: &str = "#e8e8e8";
 const FRAME: &str = "#444444";
 
-/// The area in which data are drawn.
+/// The area in which data is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Area {
     pub(super) left: f64,
@@ -32,18 +32,18 @@ impl Area {
         self.left + self.width
     }
 
-    /// Height on the page of a place along the vertical axis.
+    /// The y coordinate on the page of a position along the vertical axis.
     pub(super) fn y(&self, fraction: f64) -> f64 {
         self.bottom() - fraction * self.height
     }
 
-    /// Place from the left of the page of a place along the horizontal axis.
+    /// The x coordinate on the page of a position along the horizontal axis.
     pub(super) fn x(&self, fraction: f64) -> f64 {
         self.left + fraction * self.width
     }
 }
 
-/// Vertical room of the labels of a horizontal axis.
+/// Vertical space for the labels of a horizontal axis.
 pub(super) fn tick_room() -> f64 {
     TICK_GAP + TICK_SIZE
 }
@@ -97,7 +97,7 @@ pub(super) fn base(svg: &mut Svg, area: Area, y: f64) {
     svg.line((area.left, y), (area.right(), y), FRAME, 0.9, "");
 }
 
-/// The name of the vertical axis, its middle `away` from the plot.
+/// The name of the vertical axis, centred at a distance of `away` from the plot.
 pub(super) fn vertical_name(svg: &mut Svg, area: Area, away: f64, name: &str) {
     let size = text::fitting(name, NAME_SIZE, 1.15 * area.height);
     let (x, y) = (area.left - away, area.top + 0.5 * area.height);
@@ -111,7 +111,7 @@ pub(super) fn horizontal_name(svg: &mut Svg, area: Area, away: f64, name: &str) 
     svg.text(x, y, Anchor::Middle, Type::new(size), name);
 }
 
-/// What stands in a plot that has nothing to show.
+/// What an empty plot shows.
 pub(super) fn no_data(svg: &mut Svg, area: Area) {
     base(svg, area, area.bottom());
     svg.line((area.left, area.top), (area.left, area.bottom()), FRAME, 0.9, "");

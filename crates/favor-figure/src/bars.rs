@@ -1,4 +1,4 @@
-//! A chart of bars, side by side for each category.
+//! A bar chart, with bars side by side in each category.
 
 use super::axes::{self, Area};
 use super::legend::{Legend, Sample, bar};
@@ -14,45 +14,45 @@ const TITLE_SIZE: f64 = 15.0;
 const CAPTION_SIZE: f64 = 11.0;
 const NAME_ROOM: f64 = 20.0;
 const PLOT_HEIGHT: f64 = 240.0;
-// The longest name of a category before it is cut.
+// The longest category name before it is truncated.
 const LONGEST_NAME: f64 = 150.0;
-// Degrees by which names that would touch each other are rotated.
+// Degrees by which names are rotated if they would touch.
 const TURN: f64 = -35.0;
 
-/// Bars of one series, one per category.
+/// The bars of one series, one per category.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// The name in the legend.
     pub name: String,
-    /// The number of the look; without it the next free one is used.
+    /// The index of the style; without it the next free one is used.
     pub style: Option<usize>,
-    /// One value per category. A value that has no place on the axis leaves its place empty.
+    /// One value per category. A value that the axis cannot show leaves a gap.
     pub values: Vec<f64>,
 }
 
-/// A chart of bars.
+/// A bar chart.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Bars {
-    /// Stands above the chart; may be empty.
+    /// Shown above the chart; may be empty.
     pub title: String,
-    /// Stands below the chart.
+    /// Shown below the chart.
     pub caption: Option<String>,
     /// Name of the horizontal axis.
     pub x_label: String,
     /// Name of the vertical axis.
     pub y_label: String,
-    /// How the vertical axis is spread.
+    /// The scale of the vertical axis.
     pub scale: Scale,
     /// Names of the categories.
     pub categories: Vec<String>,
     /// The series.
     pub groups: Vec<Group>,
-    /// Horizontal lines to compare with.
+    /// Horizontal reference lines.
     pub references: Vec<Reference>,
 }
 
 impl Bars {
-    /// A chart without bars.
+    /// An empty chart.
     pub fn new(title: impl Into<String>, categories: Vec<String>) -> Self {
         Self { title: title.into(), categories, ..Self::default() }
     }
@@ -71,14 +71,14 @@ impl Bars {
         self
     }
 
-    /// Chooses how the vertical axis is spread.
+    /// Sets the scale of the vertical axis.
     #[must_use]
     pub fn scale(mut self, scale: Scale) -> Self {
         self.scale = scale;
         self
     }
 
-    /// Adds a series, in the look of the given number or the next free one.
+    /// Adds a series, in the style with the given index or the next free one.
     #[must_use]
     pub fn group(
         mut self,
@@ -90,14 +90,14 @@ impl Bars {
         self
     }
 
-    /// Adds a horizontal line to compare with.
+    /// Adds a horizontal reference line.
     #[must_use]
     pub fn reference(mut self, name: impl Into<String>, value: f64) -> Self {
         self.references.push(Reference::new(name, value));
         self
     }
 
-    /// The chart as SVG text.
+    /// The chart as SVG.
     pub fn to_svg(&self) -> String {
         let looks = Looks::new(self.groups.iter().map(|g| (g.name.as_str(), g.style)));
         let drawn = self.groups.iter().flat_map(|g| g.values.iter().take(self.categories.len()));
@@ -170,7 +170,7 @@ impl Bars {
                 let x = first + (g as f64 - 0.5 * self.groups.len() as f64) * wide;
                 let (from, to) = (area.y(base.max(at)), area.y(base.min(at)));
                 let note = format!("{}, {category}: {}", group.name, figures(*value));
-                // A hair of space between neighbours.
+                // A hairline gap between neighbours.
                 let size = (0.92 * wide, to - from);
                 bar(svg, looks.of(&group.name), (x + 0.04 * wide, from), size, &note);
             }
@@ -208,7 +208,7 @@ struct Names {
 impl Names {
     fn new(chart: &Bars) -> Self {
         let count = chart.categories.len().max(1) as f64;
-        // Bars of a readable width, in a picture that is neither tiny nor endless.
+        // Bars of a readable width, in a picture that is neither tiny nor huge.
         let bars = chart.groups.len().max(1) as f64;
         let slot = (bars * 17.0 / 0.8).max(430.0 / count).min((1000.0 / count).max(bars * 4.0));
         let slot = slot.max(14.0);
@@ -232,7 +232,7 @@ impl Names {
         axes::tick_room() + self.longest() * (-TURN).to_radians().sin()
     }
 
-    /// How far a turned name may reach to the left of the plot.
+    /// How far a rotated name may extend to the left of the plot.
     fn overhang(&self) -> f64 {
         if !self.turned {
             return 0.0;

@@ -12,26 +12,26 @@ const BETWEEN: f64 = 20.0;
 const TITLE_SIZE: f64 = 15.0;
 const PANEL_TITLE_SIZE: f64 = 12.0;
 const CAPTION_SIZE: f64 = 11.0;
-// From the labels at the marks to the line of the axis name.
+// Gap between the tick labels and the axis name.
 const NAME_ROOM: f64 = 17.0;
 
 /// Panels in rows and columns, with one legend below them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// Stands above everything; may be empty.
+    /// Shown above everything; may be empty.
     pub title: String,
-    /// Stands below everything.
+    /// Shown below everything.
     pub caption: Option<String>,
-    /// The panels, row after row.
+    /// The panels, row by row.
     pub panels: Vec<Panel>,
-    /// How many panels stand side by side.
+    /// The number of panels per row.
     pub columns: usize,
     /// Width and height of each plot, without its labels.
     pub plot_size: (f64, f64),
 }
 
 impl Figure {
-    /// A figure without panels, three of which will stand side by side.
+    /// A figure without panels, with room for three per row.
     pub fn new(title: impl Into<String>) -> Self {
         let (caption, panels) = (None, Vec::new());
         Self { title: title.into(), caption, panels, columns: 3, plot_size: (240.0, 175.0) }
@@ -51,21 +51,21 @@ impl Figure {
         self
     }
 
-    /// Chooses how many panels stand side by side.
+    /// Sets the number of panels per row.
     #[must_use]
     pub fn columns(mut self, columns: usize) -> Self {
         self.columns = columns;
         self
     }
 
-    /// Chooses the size of each plot.
+    /// Sets the size of each plot.
     #[must_use]
     pub fn plot_size(mut self, width: f64, height: f64) -> Self {
         self.plot_size = (width, height);
         self
     }
 
-    /// The figure as SVG text.
+    /// The figure as SVG.
     pub fn to_svg(&self) -> String {
         let series = self.panels.iter().flat_map(|p| &p.series);
         let looks = Looks::new(series.map(|s| (s.name.as_str(), s.style)));
@@ -123,7 +123,7 @@ impl Figure {
     }
 }
 
-/// Where the panels stand.
+/// Where the panels are.
 struct Grid {
     plot: (f64, f64),
     columns: usize,
@@ -131,11 +131,11 @@ struct Grid {
     titles: Vec<Vec<String>>,
     /// Whether a panel shows the name of its horizontal and vertical axis.
     names: Vec<(bool, bool)>,
-    /// Width of the labels at the vertical axes of each column.
+    /// Width of the labels of the vertical axes in each column.
     labels: Vec<f64>,
-    /// Room left of each column.
+    /// Space to the left of each column.
     lefts: Vec<f64>,
-    /// Room above and below each row.
+    /// Space above and below each row.
     rows: Vec<(f64, f64)>,
 }
 
@@ -148,7 +148,7 @@ impl Grid {
         let plans: Vec<Plan> = panels.iter().map(|p| p.plan(plot.0, plot.1)).collect();
         let titles: Vec<Vec<String>> =
             panels.iter().map(|p| text::wrap(&p.title, PANEL_TITLE_SIZE, plot.0 + 16.0)).collect();
-        // A name that the neighbour below or to the left already has is not said again.
+        // A name that the neighbour below or to the left already shows is not repeated.
         let names: Vec<(bool, bool)> = (0..panels.len())
             .map(|i| {
                 let below = panels.get(i + columns).map(|p| &p.x_label);
@@ -207,7 +207,7 @@ impl Grid {
             axes::horizontal_name(svg, area, axes::tick_room() + 13.0, &panel.x_label);
         }
         if y {
-            // The same for all panels of a column, so that their names stand in one line.
+            // The same for all panels of a column, so that their names line up.
             let away = axes::TICK_GAP + self.labels[i % self.columns] + 8.0;
             axes::vertical_name(svg, area, away, &panel.y_label);
         }

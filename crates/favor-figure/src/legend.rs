@@ -10,7 +10,7 @@ const SAMPLE: f64 = 28.0;
 const GAP: f64 = 6.0;
 const BETWEEN: f64 = 20.0;
 
-/// What stands before a name.
+/// The symbol before a name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sample {
     Line { look: Look, emphasised: bool },
@@ -18,7 +18,7 @@ pub(super) enum Sample {
     Reference { dashes: &'static str },
 }
 
-/// A legend that has been fitted to a width.
+/// A legend laid out for a given width.
 #[derive(Debug)]
 pub(super) struct Legend {
     entries: Vec<(String, Sample)>,
@@ -45,7 +45,7 @@ impl Legend {
         self.entries.len().div_ceil(self.columns) as f64 * ROW
     }
 
-    /// Draws the legend around the line `middle` from `top` downwards.
+    /// Draws the legend centred on `middle`, from `top` downwards.
     pub(super) fn draw(&self, svg: &mut Svg, middle: f64, top: f64) {
         if self.entries.is_empty() {
             return;
@@ -89,7 +89,7 @@ pub(super) fn widths(emphasised: bool) -> (f64, f64) {
     if emphasised { (2.6, 3.9) } else { (1.4, 3.1) }
 }
 
-/// A bar, pale with a rim where its colour is used a second time.
+/// A bar, pale with an outline if its colour is used a second time.
 pub(super) fn bar(svg: &mut Svg, look: Look, corner: (f64, f64), size: (f64, f64), note: &str) {
     let (x, y) = (number(corner.0), number(corner.1));
     let (width, height) = (number(size.0), number(size.1));

@@ -1,7 +1,7 @@
-//! Line charts and bar charts as SVG text.
+//! Line charts and bar charts as SVG.
 //!
-//! A picture is one string without scripts, fonts or links, and without ids, so that it can be
-//! written to a file or put into a page next to others.
+//! A picture is one string without scripts, fonts, links or ids, so it can be written to a file or
+//! embedded in a page next to others.
 //!
 //! ```
 //! use favor_figure::{Figure, Panel, Scale, Series};

@@ -11,7 +11,7 @@ use super::text::figures;
 // More markers than this would hide the line.
 const MOST_MARKERS: usize = 40;
 
-/// The axes and the area that points are drawn with. The area begins at the origin.
+/// The axes and the area that points are drawn with. The area starts at the origin.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plane {
     pub(super) x: Axis,
@@ -20,13 +20,13 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    /// Where a point lies, if it has a place on both axes.
+    /// The position of a point, if both axes can show it.
     fn point(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
         Some((near(self.area.x(self.x.at(x)?)), near(self.area.y(self.y.at(y)?))))
     }
 }
 
-// Points far outside of chosen limits keep coordinates that every reader can handle.
+// Points far outside the chosen limits keep coordinates that every viewer can handle.
 fn near(coordinate: f64) -> f64 {
     coordinate.clamp(-1e5, 1e5)
 }
@@ -88,7 +88,7 @@ fn stroke_round(svg: &mut Svg, path: &str, look: Look, width: f64) {
 fn error_bar(svg: &mut Svg, plane: &Plane, x: f64, value: f64, error: f64, look: Look) {
     let area = plane.area;
     let high = plane.y.at(value + error).map_or(area.top, |f| near(area.y(f)));
-    // On a logarithmic axis a bar that reaches zero goes down to the end of the axis.
+    // On a logarithmic axis, an error bar that reaches zero extends to the end of the axis.
     let low = plane.y.at(value - error).map_or(area.bottom(), |f| near(area.y(f)));
     const CAP: f64 = 2.4;
     let [left, right, x] = [x - CAP, x + CAP, x].map(number);

@@ -8,26 +8,26 @@ use super::style::{Looks, REFERENCE_COLOUR, reference_dashes};
 use super::svg::{Svg, number};
 use super::ticks::{self, Ticks};
 
-/// One plot: axes, series and lines to compare them with.
+/// One plot: axes, series and reference lines.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Panel {
-    /// Stands above the plot.
+    /// Shown above the plot.
     pub title: String,
     /// Name of the horizontal axis.
     pub x_label: String,
     /// Name of the vertical axis.
     pub y_label: String,
-    /// How the horizontal axis is spread.
+    /// The scale of the horizontal axis.
     pub x_scale: Scale,
-    /// How the vertical axis is spread.
+    /// The scale of the vertical axis.
     pub y_scale: Scale,
-    /// Ends of the vertical axis; without them it shows all values.
+    /// Limits of the vertical axis; without them it shows all values.
     pub y_limits: Option<(f64, f64)>,
-    /// Where the horizontal axis has its marks; without them at round numbers.
+    /// Positions of the horizontal ticks; by default round numbers.
     pub x_marks: Option<Vec<f64>>,
     /// The series.
     pub series: Vec<Series>,
-    /// Horizontal lines to compare with.
+    /// Horizontal reference lines.
     pub references: Vec<Reference>,
 }
 
@@ -42,28 +42,28 @@ impl Panel {
         Self { title, x_label, y_label, ..Self::default() }
     }
 
-    /// Chooses how the horizontal axis is spread.
+    /// Sets the scale of the horizontal axis.
     #[must_use]
     pub fn x_scale(mut self, scale: Scale) -> Self {
         self.x_scale = scale;
         self
     }
 
-    /// Chooses how the vertical axis is spread.
+    /// Sets the scale of the vertical axis.
     #[must_use]
     pub fn y_scale(mut self, scale: Scale) -> Self {
         self.y_scale = scale;
         self
     }
 
-    /// Chooses the ends of the vertical axis. What lies outside is cut off.
+    /// Sets the limits of the vertical axis. What lies outside is clipped.
     #[must_use]
     pub fn y_limits(mut self, low: f64, high: f64) -> Self {
         self.y_limits = Some((low, high));
         self
     }
 
-    /// Puts the marks of the horizontal axis at the given values.
+    /// Puts the horizontal ticks at the given values.
     #[must_use]
     pub fn x_marks(mut self, values: Vec<f64>) -> Self {
         self.x_marks = Some(values);
@@ -77,14 +77,14 @@ impl Panel {
         self
     }
 
-    /// Adds a horizontal line to compare with.
+    /// Adds a horizontal reference line.
     #[must_use]
     pub fn reference(mut self, name: impl Into<String>, value: f64) -> Self {
         self.references.push(Reference::new(name, value));
         self
     }
 
-    /// Chooses axes and marks for a plot of the given size.
+    /// Chooses axes and ticks for a plot of the given size.
     pub(super) fn plan(&self, width: f64, height: f64) -> Plan {
         let axes = self.x_axis().zip(self.y_axis());
         let (x_ticks, y_ticks) = match &axes {
@@ -110,7 +110,8 @@ impl Panel {
         }
         let ends = self.drawable().flat_map(|(series, i, (_, y))| {
             let error = series.error.as_ref().and_then(|e| e.get(i)).copied().unwrap_or(0.0);
-            // On a logarithmic axis a bar that nearly reaches zero must not stretch the axis.
+            // On a logarithmic axis, an error bar that nearly reaches zero must not stretch the
+            // axis.
             let low = match self.y_scale {
                 Scale::Linear => y - error,
                 Scale::Log10 => (y - error).max(0.3 * y),
@@ -121,7 +122,7 @@ impl Panel {
         Axis::covering(self.y_scale, ends.chain(references))
     }
 
-    /// Points that have a place on both axes.
+    /// Points that both axes can show.
     fn drawable(&self) -> impl Iterator<Item = (&Series, usize, (f64, f64))> {
         self.series.iter().flat_map(move |series| {
             series.points.iter().enumerate().filter_map(move |(i, &(x, y))| {
@@ -132,7 +133,7 @@ impl Panel {
         })
     }
 
-    /// Draws the plot without title and names of the axes.
+    /// Draws the plot without its title and axis names.
     pub(super) fn draw(
         &self,
         svg: &mut Svg,
@@ -147,7 +148,7 @@ impl Panel {
         };
         axes::vertical(svg, area, &plan.y_ticks);
         axes::horizontal(svg, area, &plan.x_ticks);
-        // An inner picture cuts off what lies outside, and needs no id to do so.
+        // A nested picture clips what lies outside without needing an id.
         let [left, top, width, height] = [area.left, area.top, area.width, area.height].map(number);
         svg.open("svg", &[("x", &left), ("y", &top), ("width", &width), ("height", &height)]);
         let plane = Plane { x, y, area: Area { left: 0.0, top: 0.0, ..area } };
@@ -168,7 +169,7 @@ impl Panel {
     }
 }
 
-/// Axes and marks of a panel. There are no axes if no point can be drawn.
+/// Axes and ticks of a panel. There are no axes if no point can be drawn.
 #[derive(Debug)]
 pub(super) struct Plan {
     axes: Option<(Axis, Axis)>,
@@ -177,7 +178,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Width of the labels at the vertical axis.
+    /// Width of the labels of the vertical axis.
     pub(super) fn label_width(&self) -> f64 {
         axes::widest(&self.y_ticks)
     }

@@ -1,22 +1,22 @@
-//! From values to places along an axis.
+//! From values to positions along an axis.
 
-/// How values are spread along an axis.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
     /// Equal steps for equal differences.
     #[default]
     Linear,
-    /// Equal steps for equal ratios; only positive values have a place.
+    /// Equal steps for equal ratios; it shows only positive values.
     Log10,
 }
 
 // Beyond this the difference of two values may overflow.
 const LARGEST: f64 = 1e300;
-// A range smaller than this part of its values is treated as a single value.
+// A range smaller than this fraction of its values is treated as a single value.
 const SMALLEST_SPAN: f64 = 1e-9;
 
 impl Scale {
-    /// The value in units of the axis, if it has a place there.
+    /// The value in units of the axis, if the axis can show it.
     pub(super) fn place(self, value: f64) -> Option<f64> {
         match self {
             Self::Linear => (value.abs() <= LARGEST).then_some(value),
@@ -34,9 +34,9 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis that shows all values, with a little room at both ends.
+    /// An axis that shows all values, with a small margin at both ends.
     ///
-    /// `None` if no value has a place on the axis.
+    /// `None` if the axis can show no value.
     pub(super) fn covering(scale: Scale, values: impl Iterator<Item = f64>) -> Option<Self> {
         let (low, high) = range(scale, values)?;
         let room = 0.05 * (high - low);
@@ -61,7 +61,7 @@ impl Axis {
         }
     }
 
-    /// An axis between two values, if both have a place and they differ.
+    /// An axis between two values, if it can show both and they differ.
     pub(super) fn between(scale: Scale, limits: (f64, f64)) -> Option<Self> {
         let (a, b) = (scale.place(limits.0)?, scale.place(limits.1)?);
         let (low, high) = (a.min(b), a.max(b));
@@ -72,7 +72,7 @@ impl Axis {
         })
     }
 
-    /// The place of a value: 0 at the low end, 1 at the high end, outside of it beyond.
+    /// The position of a value: 0 at the low end, 1 at the high end, and beyond that outside.
     pub(super) fn at(&self, value: f64) -> Option<f64> {
         self.scale.place(value).map(|place| self.fraction(place))
     }
@@ -83,7 +83,7 @@ impl Axis {
     }
 }
 
-/// The smallest and largest place, moved apart if they are too close to draw.
+/// The smallest and largest position, moved apart if they are too close to draw.
 fn range(scale: Scale, values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let places = values.filter_map(|v| scale.place(v));
     let (low, high) = places.fold(None, |range: Option<(f64, f64)>, v| match range {
@@ -91,7 +91,7 @@ fn range(scale: Scale, values: impl Iterator<Item = f64>) -> Option<(f64, f64)> 
         None => Some((v, v)),
     })?;
     let size = low.abs().max(high.abs());
-    // Numbers near the bottom of the format have too few digits for ticks between them.
+    // Numbers near the smallest representable one have too few digits for ticks between them.
     let too_close = high - low <= SMALLEST_SPAN * size || high - low < 1e-290;
     if !too_close {
         return Some((low, high));

@@ -1,23 +1,23 @@
-//! What a line chart shows: series of points and horizontal lines to compare them with.
+//! What a line chart shows: series of points and horizontal reference lines.
 
 /// A named series of points, joined by a line.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Series {
-    /// The name in the legend. Series of one name have one look and one place in the legend.
+    /// The name in the legend. Series with the same name share a style and a legend entry.
     pub name: String,
     /// The points, in the order in which they are joined. A point that is not finite, or not
-    /// positive on a logarithmic axis, is left out and leaves a gap.
+    /// positive on a logarithmic axis, leaves a gap.
     pub points: Vec<(f64, f64)>,
     /// Half the height of the error bar of each point.
     pub error: Option<Vec<f64>>,
-    /// The number of the look: colour, dashes and marker. Without it the next free one is used.
+    /// The index of the style: colour, dashes and marker. Without it the next free one is used.
     pub style: Option<usize>,
     /// Drawn thicker and above the others.
     pub emphasised: bool,
 }
 
 impl Series {
-    /// A series without error bars in the next free look.
+    /// A series without error bars in the next free style.
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points, ..Self::default() }
     }
@@ -29,7 +29,7 @@ impl Series {
         self
     }
 
-    /// Chooses the look.
+    /// Sets the style.
     #[must_use]
     pub fn style(mut self, style: usize) -> Self {
         self.style = Some(style);
@@ -44,7 +44,7 @@ impl Series {
     }
 }
 
-/// A horizontal line to compare with.
+/// A horizontal reference line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reference {
     /// The name in the legend.

@@ -1,14 +1,14 @@
-//! The looks of series: colours that colour-blind readers can tell apart, dashes and markers.
+//! The styles of series: colours that colour-blind readers can distinguish, dashes and markers.
 
 use super::svg::{Svg, number};
 
 // The palette of Okabe and Ito without its yellow, which is too pale on white.
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
-// Empty for a full line.
+// Empty for a solid line.
 const DASHES: [&str; 4] = ["", "5 2.5", "1.5 2", "7 2 1.5 2"];
 const REFERENCE_DASHES: [&str; 3] = ["6 3", "2 2.5", "8 3 2 3"];
-// Eight markers against seven colours: a pair comes back only after 56 looks.
+// With eight markers and seven colours, a pair repeats only after 56 styles.
 const MARKERS: [Marker; 8] = [
     Marker::Circle,
     Marker::Square,
@@ -20,7 +20,7 @@ const MARKERS: [Marker; 8] = [
     Marker::Pentagon,
 ];
 
-/// The colour of lines to compare with.
+/// The colour of reference lines.
 pub(super) const REFERENCE_COLOUR: &str = "#6b6b6b";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,7 +40,7 @@ enum Marker {
 pub(super) struct Look {
     pub(super) colour: &'static str,
     pub(super) dashes: &'static str,
-    /// Markers are empty and bars pale, for a colour that is used a second time.
+    /// Hollow markers and pale bars, for a colour that is used a second time.
     pub(super) hollow: bool,
     marker: Marker,
 }
@@ -56,12 +56,12 @@ impl Look {
         }
     }
 
-    /// The colour of the inside of a bar.
+    /// The fill colour of a bar.
     pub(super) fn filling(&self) -> String {
         if self.hollow { pale(self.colour) } else { self.colour.to_owned() }
     }
 
-    /// Draws the marker; `note` is what a reader sees on pointing at it.
+    /// Draws the marker; `note` is its tooltip.
     pub(super) fn draw_marker(&self, svg: &mut Svg, x: f64, y: f64, radius: f64, note: &str) {
         let open = matches!(self.marker, Marker::Cross | Marker::Plus);
         let fill = match (open, self.hollow) {
@@ -69,7 +69,7 @@ impl Look {
             (false, true) => "#ffffff",
             (false, false) => self.colour,
         };
-        // A thin white rim keeps markers apart where lines run close together.
+        // A thin white outline separates markers where lines run close together.
         let (stroke, width) = match (open, self.hollow) {
             (true, _) => (self.colour, radius * 0.5),
             (false, true) => (self.colour, radius * 0.38),
@@ -93,7 +93,7 @@ fn pale(colour: &str) -> String {
     format!("#{:02x}{:02x}{:02x}", part(1), part(3), part(5))
 }
 
-/// Dashes of the reference line that stands at this place among the names.
+/// Dashes of the reference line at this index among the names.
 pub(super) fn reference_dashes(index: usize) -> &'static str {
     REFERENCE_DASHES[index % REFERENCE_DASHES.len()]
 }
@@ -136,14 +136,14 @@ impl Marker {
     }
 }
 
-/// Gives every name its look: the one it asks for, or else the first that nobody asked for.
+/// Assigns every name its style: the one it asks for, or else the first that nobody asked for.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     names: Vec<(String, usize)>,
 }
 
 impl Looks {
-    /// Takes all names of a picture with the looks they ask for, in order of appearance.
+    /// Takes all names of a picture with the styles they ask for, in order of appearance.
     pub(super) fn new<'a>(asked: impl Iterator<Item = (&'a str, Option<usize>)>) -> Self {
         let mut wanted: Vec<(&str, Option<usize>)> = Vec::new();
         for (name, style) in asked {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 const FONTS: &str = "Helvetica, Arial, sans-serif";
 
-/// Where a text lies relative to its point.
+/// The anchor of a text relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Anchor {
     Start,
@@ -13,7 +13,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How a text is set.
+/// The formatting of a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Type {
     pub(super) size: f64,
@@ -44,14 +44,14 @@ impl Type {
     }
 }
 
-/// SVG text that grows.
+/// An SVG document under construction.
 #[derive(Debug)]
 pub(super) struct Svg {
     out: String,
 }
 
 impl Svg {
-    /// Begins a picture of the given size on white, named for readers who cannot see it.
+    /// Starts a picture of the given size on white, with a title for screen readers.
     pub(super) fn new(width: f64, height: f64, title: &str, description: &str) -> Self {
         let (w, h) = (number(width), number(height));
         let mut svg = Self { out: String::new() };
@@ -97,7 +97,7 @@ impl Svg {
         self.out.push_str("/>\n");
     }
 
-    /// An element with a note that shows when a reader points at it; none if the note is empty.
+    /// An element with a tooltip; none if the note is empty.
     pub(super) fn noted(&mut self, name: &str, attributes: &[(&str, &str)], note: &str) {
         if note.is_empty() {
             return self.element(name, attributes);
@@ -119,7 +119,7 @@ impl Svg {
         self.stroke(&d, colour, width, dashes);
     }
 
-    /// A path without filling. `dashes` may be empty.
+    /// An unfilled path. `dashes` may be empty.
     pub(super) fn stroke(&mut self, d: &str, colour: &str, width: f64, dashes: &str) {
         let width = number(width);
         let mut attributes =
@@ -134,7 +134,7 @@ impl Svg {
         self.label(x, y, anchor, kind, &Label::plain(text));
     }
 
-    /// A text that may end in a raised exponent.
+    /// A text that may end in a superscript exponent.
     pub(super) fn label(&mut self, x: f64, y: f64, anchor: Anchor, kind: Type, label: &Label) {
         let (x, y, size) = (number(x), number(y), number(kind.size));
         let turn = format!("rotate({} {x} {y})", number(kind.turn));
@@ -154,7 +154,7 @@ impl Svg {
         self.start("text", &attributes);
         let _ = write!(self.out, ">{}", escape(&label.base));
         if let Some(exponent) = &label.exponent {
-            // Raised by hand: the raised digits of most fonts are incomplete.
+            // Raised by hand: the superscript digits of most fonts are incomplete.
             let _ = write!(
                 self.out,
                 "<tspan dy=\"{}\" font-size=\"{}\">{}</tspan>",
@@ -184,7 +184,7 @@ pub(super) fn number(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Text that can stand between tags or in an attribute.
+/// Text escaped for use between tags or in an attribute.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -194,7 +194,7 @@ pub(super) fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\n' | '\r' | '\t' => out.push(' '),
-            // XML has no way at all to write these.
+            // XML cannot represent these.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
             c => out.push(c),
         }

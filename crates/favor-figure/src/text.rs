@@ -1,11 +1,11 @@
 //! Texts of a picture: how wide they are, and how they break into lines.
 //!
-//! The reader's font is not known, so widths are estimates that lean to the wide side.
+//! The reader's font is unknown, so widths are generous estimates.
 
 /// Size of an exponent relative to its base.
 pub(super) const SUPERSCRIPT: f64 = 0.72;
 
-/// A text that may end in a raised exponent.
+/// A text that may end in a superscript exponent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Label {
     pub(super) base: String,
@@ -27,12 +27,12 @@ impl Label {
     }
 }
 
-/// A number with a minus sign in place of a hyphen.
+/// A number with a minus sign instead of a hyphen.
 pub(super) fn signed(text: &str) -> String {
     text.replace('-', "\u{2212}")
 }
 
-/// A number with four figures, for notes.
+/// A number with four significant digits, for tooltips.
 pub(super) fn figures(value: f64) -> String {
     let magnitude = value.abs();
     if value == 0.0 || !value.is_finite() {
@@ -91,7 +91,7 @@ pub(super) fn wrap(text: &str, size: f64, limit: f64) -> Vec<String> {
     lines
 }
 
-/// Cuts a text that is wider than `limit` and ends it in dots.
+/// Truncates a text that is wider than `limit`, with an ellipsis.
 pub(super) fn shorten(text: &str, size: f64, limit: f64) -> String {
     if width(text, size) <= limit {
         return text.to_owned();

@@ -1,35 +1,35 @@
-//! Where an axis has marks, and what stands at them.
+//! The ticks of an axis and their labels.
 
 use super::scale::{Axis, Scale};
 use super::text::{Label, signed};
 
-/// A mark with a label.
+/// A tick with a label.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
-    /// Place along the axis, from 0 to 1.
+    /// Position along the axis, from 0 to 1.
     pub(super) at: f64,
     pub(super) label: Label,
 }
 
-/// The marks of an axis.
+/// The ticks of an axis.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Ticks {
     pub(super) major: Vec<Tick>,
-    /// Places of short marks without labels.
+    /// Positions of minor ticks without labels.
     pub(super) minor: Vec<f64>,
 }
 
-/// Marks of a horizontal axis of this length.
+/// Ticks of a horizontal axis of this length.
 pub(super) fn across(axis: &Axis, length: f64, size: f64) -> Ticks {
     choose(axis, length, 28.0, |label| label.width(size))
 }
 
-/// Marks of a vertical axis of this length.
+/// Ticks of a vertical axis of this length.
 pub(super) fn upward(axis: &Axis, length: f64, size: f64) -> Ticks {
     choose(axis, length, 24.0, |_| size)
 }
 
-/// Marks at these values, as far as the axis shows them.
+/// Ticks at these values, as far as the axis shows them.
 pub(super) fn chosen(axis: &Axis, values: &[f64]) -> Ticks {
     let shown = values.iter().filter_map(|v| Some((axis.at(*v)?, *v)));
     let major = shown
@@ -39,8 +39,7 @@ pub(super) fn chosen(axis: &Axis, values: &[f64]) -> Ticks {
     Ticks { major, minor: Vec::new() }
 }
 
-/// As many marks as have room: one every `spacing` at most, and each label needs its `extent`
-/// and a gap.
+/// As many ticks as fit: at most one every `spacing`, and each label needs its `extent` and a gap.
 fn choose(axis: &Axis, length: f64, spacing: f64, extent: impl Fn(&Label) -> f64) -> Ticks {
     let most = ((length / spacing) as usize).clamp(3, 10);
     let fits = |ticks: &Ticks| {
@@ -57,7 +56,7 @@ fn choose(axis: &Axis, length: f64, spacing: f64, extent: impl Fn(&Label) -> f64
         }
         last = ticks;
     }
-    // Labels too long for any choice: one is better than several on top of each other.
+    // If labels are too long for any choice, one is better than several on top of each other.
     last.major.truncate(1);
     last
 }
@@ -78,7 +77,7 @@ fn linear(axis: &Axis, low: f64, high: f64, count: usize) -> Ticks {
         .map(|m| m * power)
         .find(|step| *step >= rough * 0.999)
         .unwrap_or(rough);
-    // A little tolerance keeps marks that rounding pushed just outside of the range.
+    // A little tolerance keeps ticks that rounding pushed just outside the range.
     let (first, last) = ((low / step - 1e-9).ceil(), (high / step + 1e-9).floor());
     if !(step > 0.0 && step.is_finite() && last - first <= 64.0) {
         return Ticks::default();
@@ -95,9 +94,9 @@ fn linear(axis: &Axis, low: f64, high: f64, count: usize) -> Ticks {
     Ticks { major, minor: Vec::new() }
 }
 
-/// A multiple of `step`, with just the decimals that the step needs.
+/// A multiple of `step`, with only the decimals that the step needs.
 fn decimal(value: f64, step: f64, largest: f64) -> Label {
-    // Rounding may leave a trace where zero is meant.
+    // Rounding may leave a tiny residue instead of zero.
     if value.abs() < 1e-6 * step {
         return Label::plain("0");
     }
@@ -107,7 +106,7 @@ fn decimal(value: f64, step: f64, largest: f64) -> Label {
         return Label::plain(signed(&format!("{value:.decimals$}")));
     }
     let exponent = (largest.log10() + 1e-9).floor() as i32;
-    // Scaled through the logarithm: a power of ten alone may not fit the number format.
+    // Scaled through the logarithm: a power of ten alone may overflow.
     let scaled = value.signum() * 10_f64.powf(value.abs().log10() - f64::from(exponent));
     let decimals = (exponent - finest).clamp(0, 12) as usize;
     Label::power(format!("{}×10", signed(&format!("{scaled:.decimals$}"))), exponent)
@@ -137,7 +136,7 @@ fn logarithmic(axis: &Axis, count: usize) -> Ticks {
     let (first, last) =
         ((low / stride as f64).ceil() as i64, (high / stride as f64).floor() as i64);
     let exponents: Vec<i32> = (first..=last).map(|k| (k * stride) as i32).collect();
-    // Plain numbers as long as all of them are short.
+    // Plain numbers, as long as they are all short.
     let plain = exponents.iter().all(|e| (-2..=3).contains(e));
     let major = exponents
         .iter()
@@ -157,7 +156,7 @@ fn logarithmic(axis: &Axis, count: usize) -> Ticks {
     Ticks { major, minor }
 }
 
-/// The visible numbers m × 10^e with `m` among the given ones, in order.
+/// The visible numbers m × 10^e with `m` among those given, in order.
 fn multiples(axis: &Axis, mantissas: &[i32]) -> Vec<(i32, i32)> {
     (axis.low.floor() as i32..=axis.high.floor() as i32)
         .flat_map(|e| mantissas.iter().map(move |&m| (m, e)))

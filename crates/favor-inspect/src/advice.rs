@@ -6,10 +6,10 @@ use favor::Family;
 use favor::diagnose::{Candidate, break_even, recommend};
 use favor_io::numbers::{figures, percent};
 
-/// An error above this share of the uniform baseline's is close to it.
+/// An error above this fraction of the uniform baseline's counts as close to it.
 const CLOSE: f64 = 0.8;
 
-/// Picks by the attention output when there are values, otherwise by the row sums.
+/// Decides by the attention output if there are values, otherwise by the row sums.
 pub(super) fn recommendation(
     families: &[FamilyReport],
     queries: usize,
@@ -30,7 +30,7 @@ pub(super) fn recommendation(
     Some(Recommendation { advice, basis, text })
 }
 
-/// Plain sentences where features are no better, or little better, than no attention at all.
+/// Warnings where features are no better, or hardly better, than no attention at all.
 pub(super) fn warnings(families: &[FamilyReport], uniform: Option<f64>) -> Vec<String> {
     match uniform {
         Some(uniform) if uniform > 1e-9 => against_uniform(families, uniform),
@@ -46,7 +46,7 @@ pub(super) fn warnings(families: &[FamilyReport], uniform: Option<f64>) -> Vec<S
 fn against_uniform(families: &[FamilyReport], uniform: f64) -> Vec<String> {
     let mut out = Vec::new();
     for at in 0..families.first().map_or(0, |f| f.measured.len()) {
-        // A family without a figure failed altogether.
+        // A family without a figure failed completely.
         let error = |f: &FamilyReport| f.measured[at].attention_error.unwrap_or(f64::INFINITY);
         let features = families[0].measured[at].features;
         let names = |keep: &dyn Fn(f64) -> bool| -> Vec<&'static str> {
@@ -84,7 +84,7 @@ fn against_uniform(families: &[FamilyReport], uniform: f64) -> Vec<String> {
     out
 }
 
-/// Without values: the best family's row sums at the most features asked for.
+/// Without values: the best family's row sums at the largest number of features.
 fn against_need(families: &[FamilyReport]) -> Vec<String> {
     let needs = families.iter().filter_map(|f| Some((f.name, f.features_needed_row_sum?)));
     let best: Option<(Family, f64)> = needs.min_by(|a, b| a.1.total_cmp(&b.1));

@@ -1,10 +1,10 @@
-//! The closed-form part: objective, variance over pairs, predicted needs.
+//! The closed-form part: objective, variance over pairs, features needed.
 
 use crate::Result;
 use crate::head::PreparedHead;
 use favor::diagnose::{Estimator, Prediction, features_needed, predict};
 
-/// The error that the needs are about.
+/// The error for which needs are computed.
 pub(super) const WANTED: f64 = 0.1;
 
 /// What the closed forms say about one family.
@@ -44,7 +44,7 @@ impl Closed {
         self.prediction.as_ref()?.features_for_output(WANTED)
     }
 
-    /// The relative error of the output that `features` features are predicted to have.
+    /// The predicted relative error of the output with `features` features.
     pub(super) fn output_error(&self, features: usize) -> Option<f64> {
         self.prediction.as_ref()?.output_error(features as f64).filter(|e| e.is_finite())
     }

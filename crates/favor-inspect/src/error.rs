@@ -7,7 +7,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The library refused the data.
+    /// The library rejected the data.
     #[error("{place}: {reason}")]
     Library {
         /// Which part of the data, such as `head 3`.

@@ -9,14 +9,14 @@ use favor::reference::{Mask, exact_attention};
 use favor::{Family, Kernel, Matrix, Moments};
 use favor_io::Head;
 
-/// One head with everything that its families share.
+/// One head, with everything its families share.
 pub(super) struct PreparedHead<'a> {
     pub(super) index: usize,
     pub(super) input: &'a Head,
     pub(super) kernel: Kernel,
     pub(super) moments: (Moments, Moments),
     pub(super) samples: Samples,
-    /// Exact attention of the sampled queries, when there are values.
+    /// Exact attention of the sampled queries, if there are values.
     pub(super) exact: Option<Matrix<f64>>,
     uniform: Option<f64>,
 }
@@ -38,7 +38,7 @@ impl<'a> PreparedHead<'a> {
         Ok(Self { index, input, kernel, moments, samples, exact, uniform })
     }
 
-    /// An error of one family, with its place.
+    /// An error of one family, with its location.
     pub(super) fn error(&self, family: Family, reason: favor::Error) -> Error {
         Error::Library { place: format!("head {}: {family}", self.index), reason }
     }

@@ -1,20 +1,20 @@
-//! What random features are worth on given queries and keys.
+//! How good random features are on given queries and keys.
 //!
-//! For every head and every family: what the closed forms promise before a single feature is
-//! computed, what the features give when they are computed, and what to do about it.
+//! For every head and family, an inspection says what the closed forms predict before any feature
+//! is computed, what the computed features achieve, and what to do about it.
 //!
 //! - Parameters are always fitted on all rows.
-//! - The variance of a family is the mean over **all** pairs when there are at most
-//!   [`MOST_PAIRS`] of them, otherwise over a sample of the rows that the seed decides.
-//! - The predicted errors of row sums and outputs take at most 48 queries and 512 keys, the
-//!   measured kernel error at most 256 of each, the measured output error at most 2048 queries with
-//!   all keys. All samples are decided by the seed.
+//! - The variance of a family is the mean over **all** pairs if there are at most [`MOST_PAIRS`] of
+//!   them, otherwise over a sample of the rows drawn with the seed.
+//! - The predicted errors of row sums and outputs use at most 48 queries and 512 keys, the measured
+//!   kernel error at most 256 of each, the measured output error at most 2048 queries with all
+//!   keys. The seed decides all samples.
 //! - Measured errors are means over [`DRAWS`] draws of block-orthogonal features. The closed forms
-//!   are those of independent features, so they err on the cautious side.
+//!   are for independent features, so they are conservative.
 //!
-//! [`inspect_maps`] measures maps that are there already, learned ones above all, on sequences.
+//! [`inspect_maps`] measures existing maps, learned ones in particular, on sequences.
 //!
-//! Plain arrays in, a report out: this crate reads and writes no files.
+//! It takes arrays and returns a report; this crate reads and writes no files.
 
 mod advice;
 mod closed;
@@ -42,7 +42,7 @@ use favor_io::progress::{Counter, Listener};
 use head::PreparedHead;
 use rayon::prelude::*;
 
-/// Up to this many pairs of a query and a key the variance is a mean over all of them.
+/// Up to this many pairs of a query and a key, the variance is a mean over all of them.
 pub const MOST_PAIRS: usize = 1 << 22;
 
 /// Measured errors are means over this many draws of the features.
@@ -121,7 +121,7 @@ fn scaling(kernel: Kernel, dim: usize) -> String {
     )
 }
 
-/// What a person should know who gave values but no scale.
+/// A hint for users who passed values but no scale.
 fn hint(kernel: Kernel, has_values: bool) -> Option<String> {
     (has_values && kernel.scale() == 1.0).then(|| {
         "there are values but no scale: the attention of a model multiplies queries and keys by \

@@ -39,7 +39,7 @@ pub(super) fn measure(
     })
 }
 
-/// The relative error of the attention output, when there are values.
+/// The relative error of the attention output, if there are values.
 fn output_error(head: &PreparedHead<'_>, map: &FeatureMap) -> favor::Result<Option<f64>> {
     let (Some(exact), Some(values)) = (&head.exact, &head.input.values) else {
         return Ok(None);
@@ -50,8 +50,8 @@ fn output_error(head: &PreparedHead<'_>, map: &FeatureMap) -> favor::Result<Opti
     Ok(Some(relative_error(&output, exact)))
 }
 
-/// A measurement that ends outside of the number format is a measurement without a figure, not a
-/// reason to stop: trigonometric features can cancel to any size.
+/// A measurement that overflows has no figure but does not stop the inspection: trigonometric
+/// features can cancel to any size.
 fn finite<T>(result: favor::Result<T>) -> favor::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -60,7 +60,7 @@ fn finite<T>(result: favor::Result<T>) -> favor::Result<Option<T>> {
     }
 }
 
-/// A mean that is not defined as soon as one of its terms is not.
+/// A mean that is undefined if any of its terms is.
 struct Mean {
     sum: Option<f64>,
     count: f64,

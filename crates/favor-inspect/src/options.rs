@@ -3,7 +3,7 @@
 use crate::{Error, Result};
 use favor::{Family, Kernel};
 
-/// The most features that can be asked for.
+/// The maximum number of features.
 pub const MOST_FEATURES: usize = 1 << 16;
 
 /// How arrays are inspected.
@@ -23,7 +23,7 @@ pub struct InspectOptions {
     pub features: Vec<usize>,
     /// The families to compare.
     pub families: Vec<Family>,
-    /// Decides all draws and samples.
+    /// The seed of all draws and samples.
     pub seed: u64,
 }
 
@@ -33,21 +33,21 @@ impl InspectOptions {
         Self { kernel, features: vec![64, 256], families: compared(), seed: 0 }
     }
 
-    /// Chooses the numbers of features to measure at.
+    /// Sets the numbers of features to measure at.
     #[must_use]
     pub fn features(mut self, features: Vec<usize>) -> Self {
         self.features = features;
         self
     }
 
-    /// Chooses the families to compare.
+    /// Sets the families to compare.
     #[must_use]
     pub fn families(mut self, families: Vec<Family>) -> Self {
         self.families = families;
         self
     }
 
-    /// Chooses the seed of all draws and samples.
+    /// Sets the seed of all draws and samples.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -69,8 +69,8 @@ impl InspectOptions {
     }
 }
 
-/// The families that are compared unless told otherwise, in the order of every table: all but the
-/// second form of the trigonometric features.
+/// The families compared by default, in the order of every table: all but the second form of the
+/// trigonometric features.
 pub fn compared() -> Vec<Family> {
     Family::ALL.into_iter().filter(|f| *f != Family::TrigPair).collect()
 }

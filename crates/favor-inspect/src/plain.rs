@@ -1,4 +1,4 @@
-//! Attention to some keys only, by the plain definition: what features are compared with.
+//! Attention to some of the keys, by its plain definition: the baseline for features.
 
 use favor::{Kernel, Matrix, Result};
 
@@ -47,7 +47,7 @@ pub fn window_keys(i: usize, near: usize, length: usize, causal: bool) -> Vec<us
     (i.saturating_sub(near)..end).collect()
 }
 
-/// The plain mean of the values that each of so many queries sees.
+/// The plain mean of the values that each query sees.
 ///
 /// ```
 /// use favor::Matrix;

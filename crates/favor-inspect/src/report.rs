@@ -7,11 +7,11 @@ use serde::Serialize;
 /// All heads of one inspection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inspection {
-    /// Where the arrays came from, if it is known.
+    /// Where the arrays came from, if known.
     pub sources: Option<String>,
     /// Whether there were values.
     pub has_values: bool,
-    /// The scaling in force, in words.
+    /// The scaling that was used, in words.
     pub scaling: String,
     /// A hint about the scaling.
     pub hint: Option<String>,
@@ -40,17 +40,17 @@ pub struct HeadReport {
     pub scale: f64,
     /// Which pairs the variances are means over.
     pub pairs: PairSample,
-    /// The least value that an objective could have: twice the mean of `log K`.
+    /// The lower bound of the objective: twice the mean of `log K`.
     pub floor: f64,
     /// One entry per family.
     pub families: Vec<FamilyReport>,
-    /// The relative error of the plain mean of the values in the place of attention.
+    /// The relative error of the plain mean of the values instead of attention.
     pub uniform_error: Option<f64>,
     /// What to do.
     pub recommendation: Option<Recommendation>,
     /// What to be careful about.
     pub warnings: Vec<String>,
-    /// Decided all draws and samples.
+    /// The seed of all draws and samples.
     pub seed: u64,
     /// Measured errors are means over this many draws.
     pub draws: u64,
@@ -76,17 +76,17 @@ pub struct FamilyReport {
     pub objective: f64,
     /// The mean over pairs of the natural logarithm of `Var/K²`, for one feature.
     pub mean_log_relative_variance: f64,
-    /// Features that a typical pair needs for a relative error of 10 %.
+    /// Number of features that a typical pair needs for a relative error of 10 %.
     pub features_needed: f64,
-    /// Features that the median row sum needs for 10 %.
+    /// Number of features that the median row sum needs for 10 %.
     pub features_needed_row_sum: Option<f64>,
-    /// Features that the attention output needs for 10 %.
+    /// Number of features that the attention output needs for 10 %.
     pub features_needed_output: Option<f64>,
     /// One entry per number of features.
     pub measured: Vec<Measured>,
 }
 
-/// What the features gave when they were computed.
+/// What was measured with computed features.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Measured {
     /// The number of features M.
@@ -95,7 +95,7 @@ pub struct Measured {
     pub kernel_error: Option<f64>,
     /// The relative error of the attention output.
     pub attention_error: Option<f64>,
-    /// What the closed form had predicted for it, to first order.
+    /// What the closed form predicted for it, to first order.
     pub predicted_attention_error: Option<f64>,
     /// The median over queries of the number of features that carry the result.
     pub effective_sample_size: Option<f64>,

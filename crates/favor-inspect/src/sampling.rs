@@ -1,15 +1,15 @@
-//! Which rows the costly figures are computed on.
+//! Which rows the expensive figures are computed on.
 
 use crate::MOST_PAIRS;
 use favor::Matrix;
 use favor::diagnose::sample_rows;
 use favor_io::Head;
 
-/// Most queries and keys for predicted row sums and outputs, which cost `O(keys² d)` per query.
+/// Maximum queries and keys for predicted row sums and outputs, which cost `O(keys² d)` per query.
 const PREDICTED: (usize, usize) = (48, 512);
-/// Most queries and keys for the measured kernel error.
+/// Maximum queries and keys for the measured kernel error.
 const KERNEL: (usize, usize) = (256, 256);
-/// Most queries for the measured output error; it takes all keys.
+/// Maximum queries for the measured output error, which uses all keys.
 const OUTPUT: usize = 2048;
 
 /// Samples of one head. The same seed gives the same rows, so keys and values stay together.
@@ -40,8 +40,8 @@ impl Samples {
     }
 }
 
-/// How many queries and keys to take so that there are at most [`MOST_PAIRS`] pairs: a short side
-/// stays whole.
+/// How many queries and keys to use so that there are at most [`MOST_PAIRS`] pairs: a short side is
+/// used whole.
 fn pair_limits(queries: usize, keys: usize) -> (usize, usize) {
     if queries.saturating_mul(keys) <= MOST_PAIRS {
         return (queries, keys);

@@ -1,4 +1,4 @@
-//! Where data are that the repository does not hold.
+//! Where to find data that is not in the repository.
 
 use crate::Error;
 use std::ffi::OsString;
@@ -17,15 +17,15 @@ pub struct DataFolder {
 /// How a folder of data was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChosenBy {
-    /// The caller named it.
+    /// Named by the caller.
     Caller,
-    /// The environment variable `FAVOR_DATA` names it.
+    /// Named by the environment variable `FAVOR_DATA`.
     Environment,
-    /// Nobody named it.
+    /// The default: nobody named one.
     Default,
 }
 
-/// The folder given, else that of the environment variable `FAVOR_DATA`, else `data` in the current
+/// The given folder, else that of the environment variable `FAVOR_DATA`, else `data` in the current
 /// folder.
 pub fn data_folder(given: Option<PathBuf>) -> DataFolder {
     choose(given, std::env::var_os("FAVOR_DATA"))
@@ -49,7 +49,7 @@ impl DataFolder {
         Err(Error::NoFolder { folder: self.clone(), wanted: wanted.to_owned() })
     }
 
-    /// Whether a person asked for this folder, so that its absence is an error.
+    /// Whether somebody asked for this folder, so that its absence is an error.
     pub fn is_asked_for(&self) -> bool {
         self.chosen_by != ChosenBy::Default
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with files, as one line for a person.
+//! What can go wrong with files, as one readable line.
 
 use crate::data::DataFolder;
 use crate::{InputError, OutputError};

@@ -14,7 +14,7 @@ pub struct Head {
     pub values: Option<Matrix<f64>>,
 }
 
-/// Queries, keys and, where there are any, values of the same heads, checked to fit each other.
+/// Queries, keys and optional values of the same heads, with matching shapes.
 ///
 /// ```
 /// use favor_io::{HeadArrays, Stack};
@@ -31,7 +31,7 @@ pub struct HeadArrays {
 }
 
 impl HeadArrays {
-    /// Puts three arrays together, if they fit.
+    /// Combines three arrays if their shapes match.
     pub fn new(queries: Stack, keys: Stack, values: Option<Stack>) -> Result<Self, Error> {
         let query_side = ("queries", &queries);
         let key_side = ("keys", &keys);
@@ -58,7 +58,7 @@ impl HeadArrays {
         Ok(Self { heads, has_head_axis, sources: named.map(|n| n.join(", ")) })
     }
 
-    /// Reads three files, each name of which may end in a colon and the name of an array.
+    /// Reads three files. Each file name may be followed by a colon and the name of an array.
     #[cfg(feature = "arrays")]
     pub fn read(queries: &str, keys: &str, values: Option<&str>) -> Result<Self, Error> {
         let read = crate::arrays::read_spec;
@@ -85,7 +85,7 @@ impl HeadArrays {
         self.has_head_axis
     }
 
-    /// Where the arrays came from, if it is known, as in `queries q.npy, keys k.npy`.
+    /// Where the arrays came from, if known, as in `queries q.npy, keys k.npy`.
     pub fn sources(&self) -> Option<&str> {
         self.sources.as_deref()
     }

@@ -1,17 +1,17 @@
-//! What the crates around `favor` share: files in and out, progress, text for people.
+//! What the crates around `favor` share: reading and writing files, progress, human-readable text.
 //!
-//! - [`Stack`] is an array as matrices, one per head, and [`HeadArrays`] are queries, keys and values
-//!   that fit each other,
+//! - [`Stack`] is an array as matrices, one per head, and [`HeadArrays`] are matching queries, keys
+//!   and values,
 //! - [`Sequences`] is an array of sequences with heads, and [`SequenceArrays`] are queries, keys and
 //!   values of the same sequences,
 //! - `arrays` reads them from `.npy`, `.npz`, `.safetensors` and `.csv` files (cargo feature
 //!   `arrays`),
 //! - [`write_atomically`] and [`AtomicFile`] write files so that a reader never sees half of one,
-//! - [`data`] finds the folder of data that the repository does not hold,
+//! - [`data`] finds the folder of data that is not in the repository,
 //! - [`progress`] reports how far a long run has come,
-//! - [`table`] lays out tables of text,
-//! - [`setters!`] writes the chained calls that options are built by,
-//! - [`numbers`] writes numbers as people read them, and [`stats`] sums them up.
+//! - [`table`] formats text tables,
+//! - [`setters!`] generates the chained setters that options are built with,
+//! - [`numbers`] formats numbers for people, and [`stats`] summarises them.
 
 #[cfg(feature = "arrays")]
 pub mod arrays;

@@ -1,7 +1,6 @@
-//! Numbers as people read them in tables and sentences: few figures, and a dash for what is not
-//! defined.
+//! Numbers for tables and sentences: few digits, and a dash for undefined values.
 
-/// A number with three figures.
+/// A number with three significant digits.
 pub fn figures(value: f64) -> String {
     let size = value.abs();
     match size {
@@ -25,7 +24,7 @@ pub fn fixed(value: f64) -> String {
     if value.abs() < 1e6 { format!("{value:.2}") } else { format!("{value:.1e}") }
 }
 
-/// How many features, rounded up.
+/// A number of features, rounded up.
 pub fn count(value: f64) -> String {
     match value {
         _ if !value.is_finite() => "-".to_owned(),
@@ -51,7 +50,7 @@ pub fn percent(value: f64) -> String {
     }
 }
 
-/// A time with a unit that suits it.
+/// A duration in a suitable unit.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if !s.is_finite() => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! Writing a file so that it is there whole or not at all.
+//! Writing a file so that it exists whole or not at all.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 #[derive(Debug, thiserror::Error)]
 #[error("{}: cannot be written: {reason}", path.display())]
 pub struct OutputError {
-    /// The file that was asked for.
+    /// The requested file.
     pub path: PathBuf,
     /// What went wrong.
     #[source]
@@ -37,11 +37,11 @@ pub fn write_atomically(path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), Outp
     file.commit()
 }
 
-/// A file that appears under its name when it is whole, for what is written piece by piece.
+/// A file that is written piece by piece and gets its name only when it is complete.
 ///
 /// The bytes go to a temporary file in the same folder, which takes the name at [`commit`]. If the
-/// value is dropped before, the temporary file is removed and an old file of that name stays as it
-/// was. Writes are not buffered: put a [`BufWriter`](io::BufWriter) around many small ones.
+/// value is dropped earlier, the temporary file is removed and an old file of that name is left
+/// unchanged. Writes are not buffered: put a [`BufWriter`](io::BufWriter) around many small ones.
 ///
 /// ```
 /// use std::io::Write;
@@ -63,14 +63,14 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Starts a file that will be `path`, whose folder must exist.
+    /// Starts a file that will become `path`, whose folder must exist.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, OutputError> {
         let path = path.as_ref();
         let file = temporary_beside(path).map_err(|reason| OutputError::new(path, reason))?;
         Ok(Self { path: path.to_path_buf(), file })
     }
 
-    /// Gives the file its name, once all bytes have reached the disk.
+    /// Gives the file its name once all bytes have reached the disk.
     pub fn commit(self) -> Result<(), OutputError> {
         let Self { path, file } = self;
         let named = file.as_file().sync_all().and_then(|()| Ok(file.persist(&path)?));
@@ -115,7 +115,7 @@ fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder)
 }
 
-/// Makes a folder, and those above it, if it is not there.
+/// Creates a folder and its parents if they do not exist.
 pub fn create_folder(path: &Path) -> Result<(), OutputError> {
     fs::create_dir_all(path).map_err(|reason| OutputError::new(path, reason))
 }

@@ -37,7 +37,7 @@ pub enum Problem {
     /// A folder, a device or the like.
     #[error("is {0}, not a file")]
     NotAFile(&'static str),
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
     /// No bytes at all.
@@ -65,12 +65,12 @@ pub enum Problem {
         /// The rule that is broken.
         what: String,
     },
-    /// The file stops before its last number.
+    /// The file ends before its last number.
     #[error("ends early: the header promises {promised} bytes of numbers, {present} are there")]
     Truncated {
         /// Bytes the header announces.
         promised: u64,
-        /// Bytes that are there.
+        /// Bytes in the file.
         present: u64,
     },
     /// A name was given for a format that holds a single array without a name.
@@ -82,7 +82,7 @@ pub enum Problem {
     /// No array of the given name.
     #[error("holds no array {}; it has {}", quoted(.name), listed(.present))]
     NameUnknown {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// The names in the file.
         present: Vec<String>,
@@ -90,7 +90,7 @@ pub enum Problem {
     /// A file without arrays.
     #[error("holds no arrays")]
     NoArrays,
-    /// A number format that is not read.
+    /// An unsupported number format.
     #[error(
         "has numbers of type {}; read are f16, bf16, f32, f64 and integers of 8 to 64 bits",
         quoted(.0)
@@ -108,12 +108,12 @@ pub enum Problem {
         dimensions(.0)
     )]
     SequenceShape(Vec<u64>),
-    /// Another number of numbers than the shape has.
+    /// The number of entries does not match the shape.
     #[error("has {found} numbers, not those of its shape {}", dimensions(.shape))]
     Count {
         /// The shape.
         shape: Vec<u64>,
-        /// The number of numbers.
+        /// The number of entries.
         found: usize,
     },
     /// No numbers.
@@ -148,7 +148,7 @@ pub enum Problem {
         column: usize,
         /// The text of the cell.
         cell: String,
-        /// What should stand there.
+        /// What should be there.
         wanted: &'static str,
     },
     /// A line with more or fewer cells than the first one.
@@ -170,15 +170,15 @@ pub enum Problem {
         found: usize,
         /// The number of cells of the format.
         wanted: usize,
-        /// What stands between the cells.
+        /// The separator between cells.
         separator: &'static str,
     },
-    /// Fewer rows than the work needs.
+    /// Too few rows.
     #[error("holds {found} rows; at least {wanted} are needed")]
     FewRows {
         /// The number of rows.
         found: usize,
-        /// The number that is needed.
+        /// The number of rows needed.
         wanted: usize,
     },
     /// Bytes that are not text.
@@ -199,7 +199,8 @@ impl Problem {
     }
 }
 
-// Text from a file may be long or hold control characters; a message shows a short, escaped form.
+// Text from a file may be long or contain control characters; a message shows a short, escaped
+// form.
 fn shorten(text: &str) -> String {
     let escaped: String = text.chars().take(40).flat_map(char::escape_debug).collect();
     if text.chars().nth(40).is_some() { format!("{escaped}…") } else { escaped }

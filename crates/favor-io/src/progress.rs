@@ -1,4 +1,4 @@
-//! How far a long run has come.
+//! The progress of a long run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,10 +13,10 @@ pub struct Tick<'a> {
     pub what: &'a str,
 }
 
-/// What hears the reports. It is called from several threads.
+/// Receives the reports. It is called from several threads.
 pub type Listener<'a> = dyn Fn(Tick<'_>) + Sync + 'a;
 
-/// A listener that does not listen.
+/// A listener that ignores the reports.
 pub fn silent(_: Tick<'_>) {}
 
 /// Counts the steps of one run.
@@ -27,7 +27,7 @@ pub struct Counter<'a> {
 }
 
 impl<'a> Counter<'a> {
-    /// A count from 0, of which the listener hears at once.
+    /// Starts at 0, which it reports at once.
     pub fn new(listener: &'a Listener<'a>, total: usize) -> Self {
         let counter = Self { listener, done: AtomicU64::new(0), total: total as u64 };
         (counter.listener)(Tick { done: 0, total: counter.total, what: "" });

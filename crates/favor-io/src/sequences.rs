@@ -46,7 +46,7 @@ impl Sequences {
         Ok(Self { values, shape: sizes, source: None })
     }
 
-    /// Says where the array came from, for reports and messages.
+    /// Records where the array came from, for reports and messages.
     #[must_use]
     pub fn from_source(mut self, source: impl Into<String>) -> Self {
         self.source = Some(source.into());
@@ -68,7 +68,7 @@ impl Sequences {
         Tensor::new(&self.values, self.shape)
     }
 
-    /// One head of one sequence. Both are counted from 0 and must be there.
+    /// One head of one sequence. Both are counted from 0 and must exist.
     pub fn head(&self, sequence: usize, head: usize) -> Matrix<f64> {
         let [_, heads, tokens, columns] = self.shape;
         let start = (sequence * heads + head) * tokens * columns;
@@ -76,7 +76,8 @@ impl Sequences {
     }
 }
 
-/// Sequences, heads, tokens and columns of an array of `shape`. Files ask before they read any number.
+/// Sequences, heads, tokens and columns of an array of `shape`. Called before any number is read from
+/// a file.
 pub(crate) fn dimensions(shape: &[u64]) -> Result<[usize; 4], Problem> {
     let dimensions = match *shape {
         [heads, tokens, columns] => [1, heads, tokens, columns],
@@ -93,7 +94,7 @@ pub(crate) fn dimensions(shape: &[u64]) -> Result<[usize; 4], Problem> {
     Ok(sizes)
 }
 
-/// Queries, keys and, where there are any, values of the same sequences, checked to fit each other.
+/// Queries, keys and optional values of the same sequences, with matching shapes.
 ///
 /// ```
 /// use favor_io::{SequenceArrays, Sequences};
@@ -110,7 +111,7 @@ pub struct SequenceArrays {
 }
 
 impl SequenceArrays {
-    /// Puts three arrays together, if they fit.
+    /// Combines three arrays if their shapes match.
     pub fn new(
         queries: Sequences,
         keys: Sequences,
@@ -129,7 +130,7 @@ impl SequenceArrays {
         Ok(Self { queries, keys, values })
     }
 
-    /// Reads three files, each name of which may end in a colon and the name of an array.
+    /// Reads three files. Each file name may be followed by a colon and the name of an array.
     #[cfg(feature = "arrays")]
     pub fn read(queries: &str, keys: &str, values: Option<&str>) -> Result<Self, Error> {
         let read = crate::arrays::read_sequences;
@@ -151,12 +152,12 @@ impl SequenceArrays {
         self.values.as_ref()
     }
 
-    /// How many sequences there are, at least one.
+    /// The number of sequences, at least one.
     pub fn sequences(&self) -> usize {
         self.queries.shape[0]
     }
 
-    /// How many heads there are, at least one.
+    /// The number of heads, at least one.
     pub fn heads(&self) -> usize {
         self.queries.shape[1]
     }
@@ -166,7 +167,7 @@ impl SequenceArrays {
         self.queries.shape[3]
     }
 
-    /// Where the arrays came from, if it is known, as in `queries q.npy, keys k.npy`.
+    /// Where the arrays came from, if known, as in `queries q.npy, keys k.npy`.
     pub fn sources(&self) -> Option<String> {
         let sides = [("queries", Some(&self.queries)), ("keys", Some(&self.keys))];
         let sides = sides.into_iter().chain([("values", self.values.as_ref())]);

@@ -1,7 +1,7 @@
-//! Options are built by chained calls, one for each field.
+//! Options are built by chained calls, one per field.
 
-/// Writes a consuming setter for each of these fields of a struct of options. A setter takes the type of its
-/// field, so that of an optional one an `Option`.
+/// Generates a consuming setter for each of these fields of an options struct. A setter takes the type of
+/// its field, so an optional field takes an `Option`.
 ///
 /// ```
 /// #[derive(Default)]

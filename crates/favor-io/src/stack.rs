@@ -57,7 +57,7 @@ impl Stack {
         Ok(Self { heads, has_head_axis, source: None })
     }
 
-    /// Says where the array came from, for reports and messages.
+    /// Records where the array came from, for reports and messages.
     #[must_use]
     pub fn from_source(mut self, source: impl Into<String>) -> Self {
         self.source = Some(source.into());
@@ -91,9 +91,9 @@ impl Stack {
     }
 }
 
-/// Heads, rows and columns of an array of `shape`. Files ask before they read any number.
+/// Heads, rows and columns of an array of `shape`. Called before any number is read from a file.
 pub(crate) fn dimensions(shape: &[u64]) -> Result<[usize; 3], Problem> {
-    // A batch of one in front changes nothing.
+    // A leading batch axis of one changes nothing.
     let dimensions = match *shape {
         [rows, columns] => [1, rows, columns],
         [heads, rows, columns] => [heads, rows, columns],

@@ -1,6 +1,6 @@
 //! Means and deviations of a few numbers.
 
-/// The mean; NaN of nothing.
+/// The mean; NaN if there are no numbers.
 ///
 /// ```
 /// assert_eq!(favor_io::stats::mean(&[1.0, 2.0, 6.0]), 3.0);

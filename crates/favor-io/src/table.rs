@@ -1,15 +1,15 @@
-//! Tables of text with aligned columns.
+//! Text tables with aligned columns.
 
 /// A table whose first column is text and whose other columns are numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
-    /// For each column the name of its group (may be empty) and its own.
+    /// For each column, the name of its group (may be empty) and its own name.
     columns: Vec<(String, String)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table without rows whose first column has this name.
+    /// An empty table whose first column has this name.
     pub fn new(first: &str) -> Self {
         Self { columns: vec![(String::new(), first.to_owned())], rows: vec![] }
     }
@@ -19,7 +19,7 @@ impl Table {
         self.columns.push((group.into(), name.into()));
     }
 
-    /// Adds a row: one cell per column.
+    /// Adds a row with one cell per column.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
@@ -81,7 +81,7 @@ impl Table {
     }
 }
 
-/// A group's name in the middle of a rule of the given width.
+/// A group's name centred in a rule of the given width.
 fn rule(name: &str, width: usize) -> String {
     if name.is_empty() {
         return " ".repeat(width);

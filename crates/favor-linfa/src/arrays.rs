@@ -1,4 +1,4 @@
-//! Between ndarray's arrays and favor's matrices.
+//! Conversion between ndarray's arrays and favor's matrices.
 
 use crate::Result;
 use favor::Matrix;
@@ -17,7 +17,7 @@ pub(crate) fn array<F: Float>(matrix: &Matrix<f64>) -> Array2<F> {
     Array2::from_shape_fn(matrix.shape(), |place| F::cast(matrix[place]))
 }
 
-/// The weights of records, where they have any.
+/// The weights of records, if they have any.
 pub(crate) fn weights<R, T>(dataset: &DatasetBase<R, T>) -> Option<Vec<f64>>
 where
     R: linfa::dataset::Records,

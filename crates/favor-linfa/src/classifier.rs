@@ -1,4 +1,4 @@
-//! Classes.
+//! Classification.
 
 use crate::arrays::{array, matrix, weights};
 use crate::params::parameters;
@@ -36,12 +36,12 @@ pub struct KernelClassifier<F, L> {
 parameters!(KernelClassifierParams, KernelClassifierValidParams<F, L>, KernelClassifier);
 
 impl<F: Float, L: Label> KernelClassifier<F, L> {
-    /// The model without linfa: it merges with others of its map.
+    /// The underlying model. It can be merged with others that share its map.
     pub fn model(&self) -> &favor::learn::KernelClassifier<L> {
         &self.model
     }
 
-    /// The labels of records, or why there are none.
+    /// The labels of records, or an error.
     pub fn try_predict<D: Data<Elem = F>>(&self, x: &ArrayBase<D, Ix2>) -> Result<Array1<L>> {
         Ok(self.model.predict(matrix(x)?.view())?.into())
     }
@@ -101,7 +101,7 @@ where
 impl<F: Float, D: Data<Elem = F>, L: Label> PredictInplace<ArrayBase<D, Ix2>, Array1<L>>
     for KernelClassifier<F, L>
 {
-    /// Panics where [`KernelClassifier::try_predict`] gives an error.
+    /// Panics where [`KernelClassifier::try_predict`] returns an error.
     fn predict_inplace(&self, x: &ArrayBase<D, Ix2>, y: &mut Array1<L>) {
         match self.try_predict(x) {
             Ok(found) => y.assign(&found),

@@ -1,4 +1,4 @@
-//! Densities.
+//! Density estimation.
 
 use crate::arrays::{matrix, weights};
 use crate::params::parameters;
@@ -9,7 +9,7 @@ use linfa::traits::{Fit, FitWith, PredictInplace};
 use ndarray::{Array1, ArrayBase, Data, Ix2};
 use std::marker::PhantomData;
 
-/// A fitted density: the mean of Gaussians around the records. It predicts logarithms.
+/// A fitted density: the mean of Gaussians around the records. It predicts log-densities.
 ///
 /// ```
 /// use favor_linfa::KernelDensity;
@@ -31,12 +31,12 @@ pub struct KernelDensity<F> {
 parameters!(KernelDensityParams, KernelDensityValidParams<F>, KernelDensity);
 
 impl<F: Float> KernelDensity<F> {
-    /// The model without linfa: it merges with others of its map.
+    /// The underlying model. It can be merged with others that share its map.
     pub fn model(&self) -> &favor::learn::KernelDensity {
         &self.model
     }
 
-    /// The logarithm of the density at records, or why there is none.
+    /// The log-density at records, or an error.
     pub fn try_predict<D: Data<Elem = F>>(&self, x: &ArrayBase<D, Ix2>) -> Result<Array1<F>> {
         Ok(self.model.log_density(matrix(x)?.view())?.into_iter().map(F::cast).collect())
     }
@@ -76,7 +76,7 @@ impl<'a, F: Float, D: Data<Elem = F>, T> FitWith<'a, ArrayBase<D, Ix2>, T, Error
 impl<F: Float, D: Data<Elem = F>> PredictInplace<ArrayBase<D, Ix2>, Array1<F>>
     for KernelDensity<F>
 {
-    /// Panics where [`KernelDensity::try_predict`] gives an error.
+    /// Panics where [`KernelDensity::try_predict`] returns an error.
     fn predict_inplace(&self, x: &ArrayBase<D, Ix2>, y: &mut Array1<F>) {
         match self.try_predict(x) {
             Ok(found) => y.assign(&found),

@@ -3,14 +3,14 @@
 /// The result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a fit or a prediction was refused.
+/// Why a fit or a prediction failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The numerics refused: parameters, or records that do not fit the model.
+    /// An error of the numerics: invalid parameters, or records that do not match the model.
     #[error(transparent)]
     Favor(#[from] favor::Error),
-    /// linfa refused.
+    /// An error of linfa.
     #[error(transparent)]
     Linfa(#[from] linfa::error::Error),
 }

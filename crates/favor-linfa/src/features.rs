@@ -9,7 +9,7 @@ use linfa::traits::{Fit, Transformer};
 use ndarray::{Array2, ArrayBase, Data, Ix2};
 use std::marker::PhantomData;
 
-/// Features of a map fitted to records, whose inner products estimate the kernel: put them before a
+/// Features of a map fitted to records. Their inner products estimate the kernel: feed them to a
 /// linear model.
 ///
 /// ```
@@ -33,12 +33,12 @@ pub struct RandomFeatures<F> {
 parameters!(RandomFeaturesParams, RandomFeaturesValidParams<F>, RandomFeatures);
 
 impl<F: Float> RandomFeatures<F> {
-    /// The map without linfa.
+    /// The underlying map.
     pub fn model(&self) -> &favor::learn::RandomFeatures {
         &self.model
     }
 
-    /// One row of features per record, or why there are none.
+    /// One row of features per record, or an error.
     pub fn try_transform<D: Data<Elem = F>>(&self, x: &ArrayBase<D, Ix2>) -> Result<Array2<F>> {
         Ok(array(&self.model.transform(matrix(x)?.view())?))
     }
@@ -58,7 +58,7 @@ impl<F: Float, D: Data<Elem = F>, T> Fit<ArrayBase<D, Ix2>, T, Error>
 }
 
 impl<F: Float, D: Data<Elem = F>> Transformer<ArrayBase<D, Ix2>, Array2<F>> for RandomFeatures<F> {
-    /// Panics where [`RandomFeatures::try_transform`] gives an error.
+    /// Panics where [`RandomFeatures::try_transform`] returns an error.
     fn transform(&self, x: ArrayBase<D, Ix2>) -> Array2<F> {
         match self.try_transform(&x) {
             Ok(features) => features,

@@ -10,7 +10,7 @@ use linfa::{Float, Label, ParamGuard};
 use ndarray::{Array1, Array2, ArrayBase, Data, Ix2};
 use std::marker::PhantomData;
 
-/// How to fit a head; checked before it is used. `T` is what is predicted.
+/// How to fit a head; checked before use. `T` is the type of the predictions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeadParams<T>(HeadValidParams<T>);
 
@@ -26,7 +26,8 @@ impl<T> HeadParams<T> {
         Self(HeadValidParams { options, types: PhantomData })
     }
 
-    /// Other options: basis, kernel, number of features, bandwidth and so on. The head stays.
+    /// Changes the options: basis, kernel, number of features, bandwidth and so on. The head stays
+    /// the same.
     pub fn options(self, set: impl FnOnce(HeadOptions) -> HeadOptions) -> Self {
         let head = self.0.options.head;
         Self::new(set(self.0.options).head(head))
@@ -57,7 +58,7 @@ impl<T> ParamGuard for HeadParams<T> {
     }
 }
 
-/// A ridge regression on kernel features. Penalty and bandwidth are chosen by exact cross-validation.
+/// Ridge regression on kernel features. Exact cross-validation chooses the penalty and the bandwidth.
 ///
 /// ```
 /// use favor_linfa::KernelRidge;
@@ -87,17 +88,17 @@ impl<F: Float> KernelRidge<F> {
         HeadParams::new(HeadOptions::default())
     }
 
-    /// The same as a Gaussian process, which knows its variance.
+    /// The same as a Gaussian process, which also predicts its variance.
     pub fn gaussian_process() -> HeadParams<F> {
         HeadParams::new(HeadOptions::default().head(HeadKind::Gp))
     }
 
-    /// The model without linfa: it merges with others of its design.
+    /// The underlying model. It can be merged with others that share its design.
     pub fn model(&self) -> &HeadModel {
         &self.model
     }
 
-    /// The numbers for records, or why there are none.
+    /// The predicted numbers, or an error.
     pub fn try_predict<D: Data<Elem = F>>(&self, x: &ArrayBase<D, Ix2>) -> Result<Array1<F>> {
         Ok(column(&self.model.predict(matrix(x)?.view())?))
     }
@@ -162,7 +163,7 @@ where
 }
 
 impl<F: Float, D: Data<Elem = F>> PredictInplace<ArrayBase<D, Ix2>, Array1<F>> for KernelRidge<F> {
-    /// Panics where [`KernelRidge::try_predict`] gives an error.
+    /// Panics where [`KernelRidge::try_predict`] returns an error.
     fn predict_inplace(&self, x: &ArrayBase<D, Ix2>, y: &mut Array1<F>) {
         match self.try_predict(x) {
             Ok(found) => y.assign(&found),
@@ -175,7 +176,7 @@ impl<F: Float, D: Data<Elem = F>> PredictInplace<ArrayBase<D, Ix2>, Array1<F>> f
     }
 }
 
-/// Labels of records of `F`: what the parameters of a classifier are for.
+/// Marks the parameters of a classifier: labels of records of type `F`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Labels<F, L>(PhantomData<(F, L)>);
 
@@ -214,7 +215,7 @@ impl<F: Float, L: Label> RidgeClassifier<F, L> {
         HeadParams::new(HeadOptions::default().head(HeadKind::Logistic))
     }
 
-    /// The model without linfa, of the places of the [labels](Self::labels).
+    /// The underlying model, which predicts indices of the [labels](Self::labels).
     pub fn model(&self) -> &HeadModel {
         &self.model
     }
@@ -224,7 +225,7 @@ impl<F: Float, L: Label> RidgeClassifier<F, L> {
         &self.labels
     }
 
-    /// The labels of records, or why there are none.
+    /// The labels of records, or an error.
     pub fn try_predict<D: Data<Elem = F>>(&self, x: &ArrayBase<D, Ix2>) -> Result<Array1<L>> {
         let values = self.model.predict(matrix(x)?.view())?;
         let label = |i: usize| self.labels[favor::learn::argmax(values.row(i))].clone();
@@ -241,7 +242,7 @@ impl<F: Float, L: Label> RidgeClassifier<F, L> {
     }
 }
 
-/// The labels without repetitions, and the place of each record's.
+/// The distinct labels, and the index of each record's label.
 fn places<L: Label>(labels: &[L]) -> (Vec<L>, Vec<usize>) {
     let mut distinct = labels.to_vec();
     distinct.sort();
@@ -272,7 +273,7 @@ where
 impl<F: Float, D: Data<Elem = F>, L: Label> PredictInplace<ArrayBase<D, Ix2>, Array1<L>>
     for RidgeClassifier<F, L>
 {
-    /// Panics where [`RidgeClassifier::try_predict`] gives an error.
+    /// Panics where [`RidgeClassifier::try_predict`] returns an error.
     fn predict_inplace(&self, x: &ArrayBase<D, Ix2>, y: &mut Array1<L>) {
         match self.try_predict(x) {
             Ok(found) => y.assign(&found),

@@ -1,9 +1,9 @@
-//! Kernel methods for [linfa](https://docs.rs/linfa), in time linear in the records: ridge regression,
-//! Gaussian processes and logistic regression on kernel features, kernel means, a density, and random
-//! features for a linear model behind them.
+//! Kernel methods for [linfa](https://docs.rs/linfa), in time linear in the number of records: ridge
+//! regression, Gaussian processes and logistic regression on kernel features, kernel means, density
+//! estimation, and random features to feed a linear model.
 //!
-//! Everything follows linfa: `params()`, setters, `fit`, and a fitted model that predicts. What is
-//! fitted is that of [`favor::learn`].
+//! Everything follows linfa: `params()`, setters, `fit`, and a fitted model that predicts. The models
+//! are those of [`favor::learn`].
 //!
 //! ```
 //! use favor_linfa::KernelRegressor;
@@ -19,8 +19,8 @@
 //! # Ok::<(), favor_linfa::Error>(())
 //! ```
 //!
-//! linfa's `predict` and `transform` cannot return an error: where records do not fit the model (other
-//! columns, a NaN) they panic, and `try_predict` and `try_transform` return it.
+//! linfa's `predict` and `transform` cannot return an error: if records do not match the model (other
+//! columns, a NaN), they panic. `try_predict` and `try_transform` return the error instead.
 
 mod arrays;
 mod classifier;

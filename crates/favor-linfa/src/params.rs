@@ -1,4 +1,4 @@
-//! Parameters that are checked before they are used: the same for every model.
+//! Parameters that are checked before use, the same for every model.
 
 use crate::{Error, Result};
 use favor::learn::{Bandwidth, FitOptions, Search};
@@ -41,7 +41,7 @@ macro_rules! parameters {
         }
 
         impl<$($generic),+> $model<$($generic),+> {
-            /// 256 balanced features, the bandwidth chosen on records held out, columns standardised.
+            /// 256 balanced features, the bandwidth chosen on held-out records, columns standardised.
             pub fn params() -> $params<$($generic),+> {
                 let options = favor::learn::FitOptions::default();
                 $params($valid { options, types: std::marker::PhantomData })
@@ -57,7 +57,7 @@ macro_rules! parameters {
                 self
             }
 
-            /// The number of features: more are more exact.
+            /// The number of features. More features are more accurate.
             pub fn features(self, features: usize) -> Self {
                 self.with(|options| options.features(features))
             }
@@ -72,7 +72,7 @@ macro_rules! parameters {
                 self.with(|options| options.coupling(coupling))
             }
 
-            /// Decides draws and samples.
+            /// The seed of draws and samples.
             pub fn seed(self, seed: u64) -> Self {
                 self.with(|options| options.seed(seed))
             }
@@ -82,12 +82,12 @@ macro_rules! parameters {
                 self.with(|options| options.bandwidth(bandwidth))
             }
 
-            /// Whether columns are brought to mean 0 and variance 1.
+            /// Whether columns are standardised to mean 0 and variance 1.
             pub fn standardise(self, standardise: bool) -> Self {
                 self.with(|options| options.standardise(standardise))
             }
 
-            /// The most records that a bandwidth is chosen on.
+            /// The maximum number of records used to choose a bandwidth.
             pub fn sample(self, sample: usize) -> Self {
                 self.with(|options| options.sample(sample))
             }

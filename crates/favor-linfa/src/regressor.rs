@@ -1,4 +1,4 @@
-//! Numbers.
+//! Regression.
 
 use crate::arrays::{matrix, to_f64, weights};
 use crate::params::parameters;
@@ -20,12 +20,12 @@ pub struct KernelRegressor<F> {
 parameters!(KernelRegressorParams, KernelRegressorValidParams<F>, KernelRegressor);
 
 impl<F: Float> KernelRegressor<F> {
-    /// The model without linfa: it merges with others of its map.
+    /// The underlying model. It can be merged with others that share its map.
     pub fn model(&self) -> &favor::learn::KernelRegressor {
         &self.model
     }
 
-    /// The numbers for records, or why there are none.
+    /// The predicted numbers, or an error.
     pub fn try_predict<D: Data<Elem = F>>(&self, x: &ArrayBase<D, Ix2>) -> Result<Array1<F>> {
         let found = self.model.predict(matrix(x)?.view())?;
         Ok(found.as_slice().iter().map(|v| F::cast(*v)).collect())
@@ -84,7 +84,7 @@ where
 impl<F: Float, D: Data<Elem = F>> PredictInplace<ArrayBase<D, Ix2>, Array1<F>>
     for KernelRegressor<F>
 {
-    /// Panics where [`KernelRegressor::try_predict`] gives an error.
+    /// Panics where [`KernelRegressor::try_predict`] returns an error.
     fn predict_inplace(&self, x: &ArrayBase<D, Ix2>, y: &mut Array1<F>) {
         match self.try_predict(x) {
             Ok(found) => y.assign(&found),

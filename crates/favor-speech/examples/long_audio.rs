@@ -1,5 +1,5 @@
-//! Times the encoder of a recogniser on long speech: `long_audio SECONDS ATTENTION FEATURES`; seconds of
-//! the call and the peak of the process's memory in MB out.
+//! Times the encoder of a recogniser on long speech: `long_audio SECONDS ATTENTION FEATURES`. Prints the
+//! seconds of the call and the peak memory of the process in MB.
 
 use burn::tensor::Device;
 use favor_nn::{Attention, LayerOptions};
@@ -7,14 +7,14 @@ use favor_speech::audio::Features;
 use favor_speech::{Frames, Recogniser, SpeechConfig};
 use std::time::Instant;
 
-/// What the command allocates with.
+/// The command's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Frames of a second.
+/// Frames per second.
 const RATE: usize = 100;
 
-/// Numbers of a frame.
+/// Entries per frame.
 const NUMBERS: usize = 80;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (states, _) = model.encode(&frames)?;
     let time = start.elapsed().as_secs_f64();
     assert!(states.sum().into_scalar::<f32>().is_finite());
-    // Linux says how much memory a process had at most.
+    // Linux reports the peak memory of a process.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or("0 kB");
     let peak: f64 = peak.trim().trim_end_matches(" kB").parse()?;

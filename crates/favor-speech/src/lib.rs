@@ -2,8 +2,8 @@
 //! is any of [`favor_nn::Attention`], from sound files to transcripts.
 //!
 //! - [`audio`] turns files into frames,
-//! - [`Manifest`], [`Vocabulary`] and [`import`] hold what is said in them,
-//! - [`Recogniser`] is the network, and [`SpeechModel`] a network with all that it takes to use it,
+//! - [`Manifest`], [`Vocabulary`] and [`import`] hold the transcripts,
+//! - [`Recogniser`] is the network, and [`SpeechModel`] a network with everything needed to use it,
 //! - [`run`] trains and evaluates.
 
 pub mod audio;

@@ -1,17 +1,17 @@
-//! How far what was heard is from what was said.
+//! How far the recognised text is from the truth.
 
 use crate::plain;
 use favor::draw::Stream;
 use serde::{Deserialize, Serialize};
 
-/// The stream that draws the samples of a bootstrap.
+/// The random stream of the bootstrap.
 const PURPOSE: u64 = 0x626f_6f74;
 
-/// Samples of a bootstrap.
+/// The number of bootstrap samples.
 const SAMPLES: usize = 1000;
 
-/// What it takes to turn one sequence into another, with the fewest changes; of those ways the one with
-/// the most elements right, so that the numbers are the same whoever counts.
+/// The fewest changes that turn one sequence into another; among those, the ones with the most correct
+/// elements, so that the counts are unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Edits {
     /// Elements replaced.
@@ -53,16 +53,16 @@ impl Edits {
     }
 }
 
-/// Rates of errors over utterances.
+/// An error rate over utterances.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// The rate.
     pub value: f64,
-    /// In 95 of 100 samples of utterances drawn with replacement it is in this range.
+    /// The range of the rate in 95 % of samples of the utterances, drawn with replacement.
     pub range: [f64; 2],
 }
 
-/// What is wrong in a set of utterances. Texts are compared in lower case and without punctuation.
+/// The errors in a set of utterances. Texts are compared in lower case and without punctuation.
 ///
 /// ```
 /// use favor_speech::Errors;
@@ -72,21 +72,21 @@ pub struct Rate {
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Errors {
-    /// Word error rate: words replaced, missing and added, by words said.
+    /// Word error rate: words replaced, missing and added, divided by words said.
     pub words: Rate,
-    /// The same of characters, spaces among them.
+    /// The same for characters, including spaces.
     pub characters: Rate,
-    /// Normalised word error rate: words replaced, missing and added, by the places of the alignment
-    /// (words said and words added), so that it is never above one.
+    /// Normalised word error rate: words replaced, missing and added, divided by the length of the
+    /// alignment (words said plus words added), so it is never above one.
     pub normalised: Rate,
-    /// The changes of words in all.
+    /// The word changes in total.
     pub edits: Edits,
     /// Utterances.
     pub utterances: usize,
 }
 
 impl Errors {
-    /// Of pairs of what was said and what was heard.
+    /// The errors of pairs of truth and recognised text.
     pub fn of<'t>(pairs: impl IntoIterator<Item = (&'t str, &'t str)>, seed: u64) -> Self {
         let (mut words, mut characters) = (Vec::new(), Vec::new());
         for (truth, heard) in pairs {
@@ -120,7 +120,7 @@ fn rate(edits: &[Edits], parts: impl Fn(&Edits) -> [usize; 2], seed: u64) -> Rat
     let parts: Vec<[usize; 2]> = edits.iter().map(parts).collect();
     let of = |chosen: &mut dyn Iterator<Item = &[usize; 2]>| {
         let [errors, all] = chosen.fold([0, 0], |sum, p| [sum[0] + p[0], sum[1] + p[1]]);
-        // Where nothing was said, each word is an error of its own.
+        // If nothing was said, each word is an error.
         errors as f64 / all.max(1) as f64
     };
     let mut stream = Stream::new(seed, PURPOSE);
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(edits("ab", ""), [0, 2, 0, 2]);
         assert_eq!(edits("abc", "abc"), [0, 0, 0, 3]);
         assert_eq!(edits("abcd", "xabd"), [0, 1, 1, 4]);
-        // Two replaced would be as few.
+        // Two replacements would be as few changes.
         assert_eq!(edits("abc", "acd"), [0, 1, 1, 3]);
     }
 
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(found.words.value, 0.5);
         let half = 1.96 * 0.025;
         for (end, ideal) in [(low, 0.5 - half), (high, 0.5 + half)] {
-            // The ends of 1000 samples are known to within about 0.0025.
+            // The quantiles of 1000 samples are known to within about 0.0025.
             assert!((end - ideal).abs() < 0.008, "{low} {high}");
         }
         let none = Errors::of([("", "")], 0);

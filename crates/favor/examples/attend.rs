@@ -1,13 +1,13 @@
-//! Attention for other programs: a list of requests as JSON in, a list of outputs as JSON out.
+//! Attention for other programs: reads a list of requests as JSON and writes a list of outputs as JSON.
 //!
 //! ```json
 //! [{"q": [[…]], "k": [[…]], "v": [[…]], "family": "balanced", "features": 256, "seeds": [0],
 //!   "causal": false, "keys": [true, …], "fit": {"q": [[…]], "k": [[…]]}}]
 //! ```
 //!
-//! `keys` masks padding. `fit` holds the vectors that the map is fitted on; without it they are the
-//! request's own. An answer is `{"outs": [[[…]]]}`, one output a seed, or `{"error": "…"}`. All numbers
-//! are taken as `f32`.
+//! `keys` masks padding. `fit` holds the vectors that the map is fitted to; by default the request's
+//! own. An answer is `{"outs": [[[…]]]}`, one output per seed, or `{"error": "…"}`. All numbers are
+//! read as `f32`.
 
 use favor::{
     AttentionOptions, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor, attention,

@@ -26,7 +26,7 @@ fn main() -> Result<()> {
         100.0 * uniform_error(&exact, v.view())?
     });
 
-    // Padding: the last 100 keys and values hold rubbish and are masked.
+    // Padding: the last 100 keys and values are garbage and masked.
     let valid: Vec<bool> = (0..LENGTH).map(|j| j < LENGTH - 100).collect();
     let options = AttentionOptions::new().key_mask(Some(&valid));
     let fit =
@@ -72,7 +72,8 @@ fn attend(
     Matrix::new(out, q.rows(), v.columns())
 }
 
-/// Tokens whose coordinates differ in spread and do not average to zero, as those of trained heads.
+/// Tokens whose coordinates differ in spread and do not average to zero, like those of trained
+/// heads.
 fn tokens(seed: u64, rows: usize, centre: f64) -> Matrix<f32> {
     let mut stream = Stream::new(seed, 0);
     Matrix::from_fn(rows, DIM, |_, l| (centre + 0.9_f64.powi(l as i32) * stream.normal()) as f32)

@@ -1,6 +1,6 @@
-//! What exact keys cost: times of attention with them, as ratios to features alone.
+//! The cost of exact keys: times of attention with them, as ratios to features alone.
 //!
-//! Runs are interleaved and the best of each counts, so that other work on the machine matters little.
+//! Runs are interleaved and the best of each counts, so other work on the machine matters little.
 //! `hybrid_speed [length] [rounds]`
 
 use favor::draw::Stream;
@@ -71,7 +71,7 @@ fn map(q: &[f32], k: &[f32], features: usize) -> favor::Result<FeatureMap> {
     spec.fit(&moments(q)?, &moments(k)?)
 }
 
-/// The time of a token after a prompt.
+/// The time per token after a prompt.
 fn decode(
     map: &FeatureMap,
     inputs: Qkv<'_, f32>,
@@ -89,7 +89,7 @@ fn decode(
     let mut noise = Stream::new(2, 0);
     let mut best = vec![f64::INFINITY; sets.len()];
     for _ in 0..rounds {
-        // New ones each time: the same again would be new members of every slot that they are in.
+        // New tokens each time: repeated ones would become new members of every slot they are in.
         let mut token = || (0..HEADS * DIM).map(|_| noise.normal() as f32).collect();
         let tokens: Vec<Vec<f32>> = (0..TOKENS).map(|_| token()).collect();
         for (state, best) in states.iter_mut().zip(&mut best) {

@@ -24,7 +24,7 @@ fn inspect(q: Rows<'_, f64>, k: Rows<'_, f64>, v: Rows<'_, f64>) -> Result<()> {
     let mut candidates = vec![];
     for family in [Family::Pos, Family::Ge, Family::Sde, Family::Balanced] {
         let estimator = Estimator::fit(family, kernel, &queries, &keys)?;
-        // A few queries are sample enough.
+        // A sample of a few queries is enough.
         let prediction = predict(&estimator, q.slice(0, 16), k, Some(v))?;
         let Some(features) = prediction.and_then(|p| p.features_for_output(WANTED)) else {
             continue;
@@ -32,7 +32,7 @@ fn inspect(q: Rows<'_, f64>, k: Rows<'_, f64>, v: Rows<'_, f64>) -> Result<()> {
         println!("  {:<16} needs {:>8.1e} features for 10%", family.title(), features);
         candidates.push(Candidate { family, features });
     }
-    // As if the sequence were long; 256 tokens are cheaper exactly.
+    // As if the sequence were long; for 256 tokens, exact attention is cheaper.
     let advice =
         recommend(&candidates, break_even(100_000, 100_000, false)).expect("there are candidates");
     println!("  advice for 100000 tokens: {advice}");

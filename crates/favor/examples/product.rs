@@ -1,4 +1,4 @@
-//! A Gaussian kernel product `K(X,Y)·C`, exactly and by features.
+//! A Gaussian kernel product `K(X,Y)·C`, exact and by features.
 
 use favor::diagnose::relative_error;
 use favor::draw::Stream;
@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Points in 8 dimensions, wide in the first, narrow in the last, around a centre that is not zero.
+/// Points in 8 dimensions, wide in the first, narrow in the last, around a nonzero centre.
 fn points(seed: u64, rows: usize) -> Matrix<f32> {
     let mut stream = Stream::new(seed, 0);
     Matrix::from_fn(rows, 8, |_, l| (0.3 + 0.7_f64.powi(l as i32) * stream.normal()) as f32)

@@ -1,15 +1,15 @@
-//! What can go wrong, as values.
+//! The errors of this crate.
 
 use std::borrow::Cow;
 
 /// The result of every fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation was refused. Every message names what was wrong and where.
+/// Why an operation failed. Every message says what was wrong and where.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Two arguments have shapes that do not fit each other.
+    /// Two arguments have incompatible shapes.
     #[error("{operation}: {left} has shape {left_shape:?} but {right} has shape {right_shape:?}")]
     Shape {
         /// The function that was called.
@@ -23,7 +23,7 @@ pub enum Error {
         /// Its rows and columns.
         right_shape: (usize, usize),
     },
-    /// The data hold a NaN or an infinity.
+    /// The data contains a NaN or an infinity.
     #[error("{what} holds {value} at row {row}, column {column}; every entry must be finite")]
     NonFinite {
         /// The argument.
@@ -35,7 +35,7 @@ pub enum Error {
         /// The entry.
         value: f64,
     },
-    /// A set of vectors without rows or without columns where at least one is needed.
+    /// A set of vectors has no rows or no columns where at least one is needed.
     #[error("{what} is empty ({rows} rows, {columns} columns); at least one of each is needed")]
     Empty {
         /// The argument.
@@ -53,7 +53,7 @@ pub enum Error {
         /// What is wrong with it and what would be right.
         reason: String,
     },
-    /// Finite input whose result does not fit the number format.
+    /// Finite input whose result overflows the number format.
     #[error("{operation} overflows {format}: {hint}")]
     Overflow {
         /// The computation.
@@ -69,7 +69,7 @@ pub enum Error {
     /// Bytes that are not what they should be, or of another version.
     #[error("not a readable {what}: {reason}")]
     Format {
-        /// What was to be read.
+        /// What should have been read.
         what: Cow<'static, str>,
         /// What is wrong with the bytes.
         reason: String,

@@ -1,4 +1,4 @@
-//! The number formats that data may come in.
+//! The number formats of data.
 
 use crate::Scalar;
 use crate::engine::entry::RowsEntry;

@@ -1,5 +1,5 @@
-//! The kernel itself, exactly: values, and products with a matrix. Everything else in this crate
-//! is tested against this file.
+//! The exact kernel: values, and products with a matrix. Everything else in this crate is tested
+//! against this file.
 
 use crate::linalg::{dot, product_transposed};
 use crate::{Error, Float, Matrix, Result, Rows};
@@ -87,7 +87,7 @@ impl Kernel {
         Ok(self.log_matrix(x, y)?[(0, 0)])
     }
 
-    /// `K(x,y)`. Infinite or zero where `f64` ends: use [`Kernel::log_value`] there.
+    /// `K(x,y)`. Infinite or zero outside the range of `f64`: use [`Kernel::log_value`] there.
     pub fn value<T: Float>(&self, x: &[T], y: &[T]) -> Result<f64> {
         Ok(self.log_value(x, y)?.exp())
     }
@@ -103,8 +103,8 @@ impl Kernel {
         Ok(out)
     }
 
-    /// `K(X,Y)·C` exactly, in blocks; never the whole kernel matrix. The result carries a
-    /// logarithmic scale per row, so no magnitude of the kernel overflows.
+    /// `K(X,Y)·C` exactly, in blocks; the whole kernel matrix is never stored. The result has a
+    /// logarithmic scale per row, so no kernel value overflows.
     ///
     /// ```
     /// use favor::{Kernel, Rows};
@@ -170,7 +170,7 @@ impl Kernel {
         Ok(out)
     }
 
-    /// Checks the two sides and brings the keys into the form that `log_rows` uses.
+    /// Checks the two sides and converts the keys to the form that `log_rows` uses.
     fn prepare_keys<T: Float>(
         &self,
         operation: &'static str,
@@ -182,7 +182,7 @@ impl Kernel {
         y.check_finite("keys")?;
         let mut rows = y.to_f64(self.scale);
         let norms = (0..rows.rows()).map(|j| dot(rows.row(j), rows.row(j))).collect();
-        // Distances do not change when both sides move, and near the centre they cancel less.
+        // Shifting both sides does not change distances, and near the centre they cancel less.
         let centre = if self.alpha == 0.0 { vec![0.0; y.columns()] } else { column_means(&rows) };
         subtract(&mut rows, &centre);
         let centred_norms = (0..rows.rows()).map(|j| dot(rows.row(j), rows.row(j))).collect();
@@ -218,7 +218,7 @@ impl Kernel {
     }
 }
 
-/// Keys in `f64`, scaled, moved to `centre`, with their squared norms before and after.
+/// Keys in `f64`, scaled, shifted by `centre`, with their squared norms before and after.
 struct Keys {
     rows: Matrix<f64>,
     norms: Vec<f64>,
@@ -226,7 +226,7 @@ struct Keys {
     centred_norms: Vec<f64>,
 }
 
-/// A matrix whose row `i` stands for `values[i] · exp(log_scale[i])`.
+/// A matrix whose row `i` represents `values[i] · exp(log_scale[i])`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogScaled<T> {
     /// The natural logarithm of each row's factor.
@@ -236,12 +236,12 @@ pub struct LogScaled<T> {
 }
 
 impl<T: Float> LogScaled<T> {
-    /// The plain matrix; an error where an entry does not fit the number format.
+    /// The plain matrix; an error if an entry overflows the number format.
     pub fn to_matrix(&self) -> Result<Matrix<T>> {
         let mut out = self.values.clone();
         for (i, scale) in self.log_scale.iter().enumerate() {
             for v in out.row_mut(i) {
-                // Through the logarithm: e^scale alone may overflow where the product does not.
+                // Through the logarithm: e^scale alone may overflow even if the product does not.
                 let value = v.to_f64();
                 *v = T::from_f64(value.signum() * (value.abs().ln() + scale).exp());
                 if value == 0.0 {
@@ -260,7 +260,7 @@ impl<T: Float> LogScaled<T> {
     }
 }
 
-/// Both sides non-empty and of one dimension.
+/// Checks that both sides are not empty and have the same dimension.
 pub(crate) fn check_sides<T: Float>(
     operation: &'static str,
     x: Rows<'_, T>,
@@ -280,7 +280,7 @@ pub(crate) fn check_sides<T: Float>(
     Ok(())
 }
 
-/// As many values as keys.
+/// Checks that there are as many values as keys.
 pub(crate) fn check_values<T: Float>(
     operation: &'static str,
     y: Rows<'_, T>,
@@ -299,7 +299,7 @@ pub(crate) fn check_values<T: Float>(
     Ok(())
 }
 
-/// Sums of values that fit their number format.
+/// Checks that sums of values do not overflow.
 pub(crate) fn check_sums<T: Float>(sums: &Matrix<T>) -> Result<()> {
     if sums.as_slice().iter().all(|v| v.is_finite()) {
         Ok(())

@@ -11,8 +11,7 @@ const KIND: Kind = Kind::new("favor.key_sums", "state of key sums", 1);
 /// `SᵀC` of the keys seen so far: for each feature `m` the row `sums[m] · e^{log_scale[m]}`.
 ///
 /// The scale of a feature is its largest value over the keys, kept as a running maximum, so that
-/// neither huge nor tiny features are lost. The map is passed to every call; it must be the same
-/// one throughout.
+/// neither huge nor tiny features are lost. Pass the same map to every call.
 ///
 /// ```
 /// use favor::{Family, FeatureSpec, Kernel, KeySums, Moments, Rows};
@@ -51,13 +50,13 @@ impl TryFrom<RawSums> for KeySums {
 }
 
 impl KeySums {
-    /// The sums over no keys yet, for values of `columns` columns.
+    /// Empty sums, for values with `columns` columns.
     pub fn new(map: &FeatureMap, columns: usize) -> Self {
         let m = map.features();
         Self { log_scale: vec![f64::NEG_INFINITY; m], sums: Matrix::zeros(m, columns) }
     }
 
-    /// Puts together what [`KeySums::log_scale`] and [`KeySums::sums`] gave out.
+    /// Builds sums from what [`KeySums::log_scale`] and [`KeySums::sums`] returned.
     pub fn from_parts(log_scale: Vec<f64>, sums: Matrix<f64>) -> Result<Self> {
         let valid = |v: &f64| v.is_finite() || *v == f64::NEG_INFINITY;
         if log_scale.len() != sums.rows()
@@ -98,14 +97,14 @@ impl KeySums {
         )
     }
 
-    /// The sums of such bytes, and their note.
+    /// Reads the sums and their note from such bytes.
     pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<(Self, T)> {
         let file = KIND.read(bytes)?;
         let sums = Self::from_parts(file.f64("log_scale")?.1, file.matrix("sums")?)?;
         Ok((sums, file.contents))
     }
 
-    /// Adds the sums over other keys: the result is that of all keys together.
+    /// Adds the sums over other keys; the result covers all keys together.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if self.sums.shape() != other.sums.shape() {
             return Err(Error::Shape {
@@ -131,7 +130,7 @@ impl KeySums {
         check_sums(&self.sums)
     }
 
-    /// Keys with their values that go into these sums by this map.
+    /// Checks that keys and values can be added with this map.
     pub(crate) fn check_piece<T: Float>(
         &self,
         map: &FeatureMap,

@@ -1,19 +1,19 @@
 //! Random features that turn the softmax and Gaussian kernels into linear-time products.
 //!
-//! The kernel `K(x,y) = exp(α‖x‖² + xᵀy + α‖y‖²)` is estimated as a mean of products
-//! `f₁(ω,x) f₂(ω,y)` over random ω. A kernel matrix then is a product of two thin matrices, and
-//! `K(X,Y)·C`, or attention, takes time and memory linear in the sizes of the sets.
+//! The kernel `K(x,y) = exp(α‖x‖² + xᵀy + α‖y‖²)` is estimated as a mean of products `f₁(ω,x) f₂(ω,y)`
+//! over random ω. A kernel matrix is then a product of two thin matrices, and `K(X,Y)·C`, or attention,
+//! takes time and memory linear in the sizes of the sets.
 //!
-//! The way through the crate:
+//! How the crate fits together:
 //!
-//! 1. [`Rows`] and [`Matrix`] hold sets of vectors; [`Moments`] sums one up.
-//! 2. [`FeatureSpec`] says which [`Family`], [`Kernel`], number of features, [`Coupling`] and seed,
-//!    and [`FeatureSpec::fit`] makes a [`FeatureMap`] of the moments of both sides.
-//! 3. The map is what [`kernel_product`] and [`KeySums`] (streams, several workers) take, and
-//!    [`attention`](attention()) on tensors as a [`Method`].
+//! 1. [`Rows`] and [`Matrix`] hold sets of vectors; [`Moments`] summarises one.
+//! 2. [`FeatureSpec`] chooses the [`Family`], [`Kernel`], number of features, [`Coupling`] and seed, and
+//!    [`FeatureSpec::fit`] makes a [`FeatureMap`] from the moments of both sides.
+//! 3. Pass the map to [`kernel_product`] or [`KeySums`] (streams, several workers), or as a [`Method`]
+//!    to [`attention`](attention()) on tensors.
 //! 4. [`diagnose`] tells you in advance how many features an accuracy needs, or to use the exact kernel:
 //!    [`Kernel::product`], [`Method::Exact`].
-//! 5. [`mod@reference`] holds the plain `f64` versions of all of it.
+//! 5. [`mod@reference`] has plain `f64` versions of everything.
 //!
 //! ```
 //! use favor::{AttentionOptions, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor};
@@ -33,9 +33,9 @@
 //! # Ok::<(), favor::Error>(())
 //! ```
 //!
-//! Parameters are fitted in closed form, features are positive (but for the trigonometric ones)
-//! and kept as logarithms, so no ε is needed and nothing overflows. Any parameters give an unbiased
-//! estimate; fitting only lowers the variance. The same seed gives the same draws everywhere.
+//! Parameters are fitted in closed form. Features are positive (except the trigonometric ones) and kept
+//! as logarithms, so no ε is needed and nothing overflows. Any parameters give an unbiased estimate;
+//! fitting only lowers the variance. The same seed gives the same draws everywhere.
 
 mod adapt;
 mod attention;

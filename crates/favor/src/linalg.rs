@@ -54,7 +54,7 @@ pub(crate) fn trace(m: &Matrix<f64>) -> f64 {
     (0..m.rows()).map(|i| m[(i, i)]).sum()
 }
 
-/// The sum of two matrices of one shape.
+/// The sum of two matrices of the same shape.
 pub(crate) fn sum(a: &Matrix<f64>, b: &Matrix<f64>) -> Matrix<f64> {
     Matrix::from_fn(a.rows(), a.columns(), |i, j| a[(i, j)] + b[(i, j)])
 }
@@ -67,9 +67,9 @@ pub(crate) fn scale_rows(mut m: Matrix<f64>, scale: &[f64]) -> Matrix<f64> {
     m
 }
 
-/// `M = Qᵀ Λ Q` for symmetric `M`, with the eigenvectors as the *rows* of `vectors`, in the order
-/// of descending eigenvalues. Each eigenvector's largest entry is positive, so that the same
-/// matrix always gives the same vectors.
+/// `M = Qᵀ Λ Q` for symmetric `M`, with the eigenvectors as the *rows* of `vectors`, in descending
+/// order of eigenvalues. Each eigenvector's largest entry is positive, so that the same matrix
+/// always gives the same vectors.
 pub(crate) struct Eigen {
     pub(crate) values: Vec<f64>,
     pub(crate) vectors: Matrix<f64>,
@@ -194,8 +194,8 @@ impl Cholesky {
     }
 }
 
-/// The largest magnitude of the entries (1 for the zero matrix): decompositions are made of
-/// numbers near one, so that tiny and huge data neither underflow nor overflow in them.
+/// The largest magnitude of the entries (1 for the zero matrix). Decompositions work on numbers
+/// near one, so that tiny and huge data neither underflow nor overflow.
 fn unit_of(m: &Matrix<f64>) -> f64 {
     let largest = m.as_slice().iter().fold(0.0_f64, |a, v| a.max(v.abs()));
     if largest > 0.0 { largest } else { 1.0 }
@@ -204,7 +204,7 @@ fn unit_of(m: &Matrix<f64>) -> f64 {
 fn fix_signs(rows: &mut Matrix<f64>) {
     for i in 0..rows.rows() {
         let row = rows.row_mut(i);
-        // Of entries as good as equal the first decides, so that rounding does not: the vectors of
+        // Among nearly equal entries the first decides, so that rounding does not: the vectors of
         // two standardised columns are (1, ±1)/√2.
         let larger = |v: f64, than: f64| v.abs() > than.abs() * (1.0 + 1e-9);
         let largest = row.iter().fold(0.0_f64, |a, &v| if larger(v, a) { v } else { a });

@@ -1,4 +1,4 @@
-//! Count, mean and scatter of a set of vectors: all that fitting needs to know of the data.
+//! Count, mean and scatter of a set of vectors: all that fitting needs to know about the data.
 
 use crate::linalg::transposed_product;
 use crate::{Error, Float, Matrix, Result, Rows};
@@ -45,12 +45,12 @@ impl TryFrom<RawMoments> for Moments {
 }
 
 impl Moments {
-    /// The moments of no vectors yet, of dimension `dim`.
+    /// The moments of an empty set of dimension `dim`.
     pub fn new(dim: usize) -> Self {
         Self { count: 0, weight: 0.0, mean: vec![0.0; dim], scatter: Matrix::zeros(dim, dim) }
     }
 
-    /// Puts together what the methods of these names gave out.
+    /// Builds moments from what the methods of these names returned.
     pub fn from_scatter(
         count: u64,
         weight: f64,
@@ -70,8 +70,8 @@ impl Moments {
         Ok(Self { count, weight, mean, scatter })
     }
 
-    /// Moments that were computed elsewhere: the number of vectors, the sum of their weights, their
-    /// weighted mean, and their covariance with divisor the total weight.
+    /// Moments computed elsewhere: the number of vectors, the sum of their weights, their weighted
+    /// mean, and their covariance with the total weight as divisor.
     ///
     /// ```
     /// use favor::{Moments, Rows};
@@ -97,7 +97,7 @@ impl Moments {
         Ok(moments)
     }
 
-    /// The moments of the rows whose mask is true. Masked rows are not even looked at.
+    /// The moments of the rows whose mask is true. Masked rows are never read.
     pub fn of_masked<T: Float>(rows: Rows<'_, T>, mask: &[bool]) -> Result<Self> {
         let weights: Vec<f64> = mask.iter().map(|&m| f64::from(u8::from(m))).collect();
         let mut moments = Self::new(rows.columns());
@@ -110,7 +110,7 @@ impl Moments {
         self.add_pieces(rows, None)
     }
 
-    /// Adds a piece of the set with one weight ≥ 0 a row. Rows of weight 0 are not looked at.
+    /// Adds a piece of the set with one weight ≥ 0 per row. Rows of weight 0 are never read.
     pub fn add_weighted<T: Float>(&mut self, rows: Rows<'_, T>, weights: &[f64]) -> Result<()> {
         if weights.len() != rows.rows() {
             return Err(Error::Shape {
@@ -184,7 +184,7 @@ impl Moments {
         Ok(Self { count: used.len() as u64, weight, mean, scatter })
     }
 
-    /// Adds another set's moments: the result is that of the two sets together.
+    /// Adds another set's moments; the result covers both sets together.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if other.mean.len() != self.mean.len() {
             return Err(Error::Shape {
@@ -225,7 +225,7 @@ impl Moments {
         Ok(())
     }
 
-    /// Number of vectors of positive weight.
+    /// Number of vectors with positive weight.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -250,7 +250,7 @@ impl Moments {
         &self.scatter
     }
 
-    /// The covariance `mean (x−μ)(x−μ)ᵀ`, with divisor the total weight.
+    /// The covariance `mean (x−μ)(x−μ)ᵀ`, with the total weight as divisor.
     pub fn covariance(&self) -> Matrix<f64> {
         let weight = if self.weight > 0.0 { self.weight } else { 1.0 };
         Matrix::from_fn(self.dim(), self.dim(), |i, j| self.scatter[(i, j)] / weight)
@@ -275,7 +275,7 @@ impl Moments {
         out
     }
 
-    /// The moments of the set with every vector's coordinates moved by `centre` and divided by
+    /// The moments of the set with every vector's coordinates shifted by `centre` and divided by
     /// `scale`: `(x_l − centre_l) / scale_l`.
     ///
     /// ```
@@ -301,7 +301,7 @@ impl Moments {
     }
 
     /// The moments with every weight multiplied by `factor`: the same mean and covariance, with
-    /// another say in a merge.
+    /// another weight in a merge.
     pub fn weighted(&self, factor: f64) -> Self {
         let mut out = self.clone();
         out.weight *= factor;

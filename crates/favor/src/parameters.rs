@@ -1,6 +1,6 @@
 //! The parameters of the dense-exponential class, checked.
 //!
-//! Every positive family is one estimator of `exp(xᵀy)` with other numbers in it:
+//! Every positive family is the same estimator of `exp(xᵀy)` with different numbers:
 //!
 //! ```text
 //! log f₁(ω,x) = log D + ωᵀAω + ωᵀB₁u − ½‖R₁u‖² − xᵀe − cᵀe      u = x + c
@@ -19,11 +19,11 @@ use crate::linalg::{apply, dot, inverse_transpose, product, transposed_product};
 use crate::{Error, Matrix, Moments, Result};
 use serde::{Deserialize, Serialize};
 
-/// How far `R₁ᵀR₂` may be from the identity before parameters are refused, relative to the
-/// magnitude of the terms that are added up in it.
+/// How far `R₁ᵀR₂` may be from the identity before parameters are rejected, relative to the
+/// magnitude of the terms summed in it.
 const CONSTRAINT_TOLERANCE: f64 = 1e-8;
 
-/// Parameters `a, G, c, e` that make a valid estimator: only checked ones exist.
+/// Parameters `a, G, c, e` of a valid estimator: only checked ones exist.
 ///
 /// ```
 /// use favor::{Matrix, Parameters};
@@ -165,7 +165,7 @@ impl Parameters {
     }
 
     /// `φ_l = mean over all pairs of w_l²`, the spread of the transformed sums: all that the
-    /// objective needs to know of the data.
+    /// objective needs to know about the data.
     pub fn spread(&self, queries: &Moments, keys: &Moments) -> Result<Vec<f64>> {
         check_dims(self.dim(), queries, keys)?;
         let (x, y) = (queries.covariance(), keys.covariance());
@@ -212,15 +212,15 @@ impl Parameters {
     }
 }
 
-/// The least value that any objective can have, `2·mean(xᵀy)`: all variances zero.
+/// The lower bound of every objective, `2·mean(xᵀy)`: all variances zero.
 pub fn objective_floor(queries: &Moments, keys: &Moments) -> f64 {
     2.0 * dot(queries.mean(), keys.mean())
 }
 
-/// One coordinate's part of `log E[f₁²f₂²] − 2xᵀy`.
+/// One coordinate's contribution to `log E[f₁²f₂²] − 2xᵀy`.
 pub(crate) fn log_excess(a: f64, phi: f64) -> f64 {
-    // log(1−4a) − ½log(1−8a) = ½ log(1 + 16a²/(1−8a)): never below zero, exact near it.
-    // a² alone would overflow where the quotient does not.
+    // log(1−4a) − ½log(1−8a) = ½ log(1 + 16a²/(1−8a)): never below zero, exact near it. a² alone may
+    // overflow even if the quotient does not.
     0.5 * (16.0 * a * (a / (1.0 - 8.0 * a))).ln_1p() + phi / (1.0 - 8.0 * a)
 }
 
@@ -236,7 +236,7 @@ pub fn optimal_quadratic(phi: f64) -> f64 {
     // r = √((2φ+1)² + 8φ), 1 − 2φ − r = −16φ / (r + 1 − 2φ), and r > 2φ.
     let phi = phi.max(0.0);
     let linear = 2.0 * phi + 1.0;
-    // The square alone would overflow where its root does not.
+    // The square alone may overflow even if its root does not.
     let root = linear * (1.0 + 8.0 * (phi / linear) / linear).sqrt();
     if phi <= 0.5 { -phi / (root + 1.0 - 2.0 * phi) } else { (1.0 - 2.0 * phi - root) / 16.0 }
 }

@@ -3,7 +3,7 @@
 use crate::{Error, Float, Result};
 use serde::{Deserialize, Serialize};
 
-/// A borrowed set of vectors, one a row. Rows may lie `stride` numbers apart.
+/// A borrowed set of vectors, one per row. Rows may be `stride` numbers apart.
 ///
 /// ```
 /// use favor::Rows;
@@ -21,7 +21,7 @@ pub struct Rows<'a, T> {
 }
 
 impl<'a, T: Float> Rows<'a, T> {
-    /// Reads `data` as `rows` rows of `columns` numbers, one after the other.
+    /// Interprets `data` as `rows` contiguous rows of `columns` numbers.
     pub fn new(data: &'a [T], rows: usize, columns: usize) -> Result<Self> {
         if rows.checked_mul(columns) != Some(data.len()) {
             return Err(Error::invalid(
@@ -32,7 +32,7 @@ impl<'a, T: Float> Rows<'a, T> {
         Ok(Self { data, rows, columns, stride: columns })
     }
 
-    /// Reads `data` as rows whose first numbers lie `stride` apart.
+    /// Interprets `data` as rows that start `stride` numbers apart.
     pub fn with_stride(data: &'a [T], rows: usize, columns: usize, stride: usize) -> Result<Self> {
         let needed = match rows {
             0 => Some(0),
@@ -50,7 +50,7 @@ impl<'a, T: Float> Rows<'a, T> {
         Ok(Self { data, rows, columns, stride })
     }
 
-    /// The numbers, and from one row's first to the next one's.
+    /// The numbers, and the stride between rows.
     pub(crate) fn data(&self) -> &'a [T] {
         self.data
     }
@@ -74,7 +74,7 @@ impl<'a, T: Float> Rows<'a, T> {
         (self.rows, self.columns)
     }
 
-    /// One vector. Panics if `row` is out of range, as indexing a slice does.
+    /// One vector. Panics if `row` is out of range, like indexing a slice.
     pub fn row(&self, row: usize) -> &'a [T] {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         let start = row * self.stride;
@@ -134,7 +134,7 @@ impl<'a, T: Float> Rows<'a, T> {
     }
 }
 
-/// An owned matrix, row after row.
+/// An owned matrix in row-major order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawMatrix<T>", bound(deserialize = "T: Float + Deserialize<'de>"))]
 pub struct Matrix<T> {
@@ -158,7 +158,7 @@ impl<T: Float> TryFrom<RawMatrix<T>> for Matrix<T> {
 }
 
 impl<T: Float> Matrix<T> {
-    /// Takes `data` as `rows` rows of `columns` numbers.
+    /// A matrix of `rows` rows of `columns` numbers from `data`.
     pub fn new(data: Vec<T>, rows: usize, columns: usize) -> Result<Self> {
         Rows::new(&data, rows, columns)?;
         Ok(Self { data, rows, columns })
@@ -210,27 +210,27 @@ impl<T: Float> Matrix<T> {
         &self.data[row * self.columns..(row + 1) * self.columns]
     }
 
-    /// One row, to write to.
+    /// One row, mutable.
     pub fn row_mut(&mut self, row: usize) -> &mut [T] {
         &mut self.data[row * self.columns..(row + 1) * self.columns]
     }
 
-    /// All numbers, row after row.
+    /// All numbers, in row-major order.
     pub fn as_slice(&self) -> &[T] {
         &self.data
     }
 
-    /// All numbers, row after row, to write to.
+    /// All numbers, in row-major order, mutable.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         &mut self.data
     }
 
-    /// Gives the numbers away.
+    /// Returns the numbers.
     pub fn into_vec(self) -> Vec<T> {
         self.data
     }
 
-    /// The transposed matrix.
+    /// The transpose.
     pub fn transposed(&self) -> Self {
         Self::from_fn(self.columns, self.rows, |i, j| self.data[j * self.columns + i])
     }

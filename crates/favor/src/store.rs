@@ -1,8 +1,9 @@
-//! One file form for everything that is stored: safetensors with a header that says what the file holds.
+//! One file format for everything that is stored: safetensors with a header that says what the file
+//! contains.
 //!
 //! The header is JSON under the metadata key `favor`: schema, version, a checksum of header and arrays,
-//! and the contents that belong to the schema. A reader that meets a foreign, damaged or newer file says
-//! so, and names what it expected.
+//! and the contents that belong to the schema. Reading a foreign, damaged or newer file is an error that
+//! says so and names what was expected.
 //!
 //! ```
 //! use favor::store::{Array, Kind};
@@ -43,7 +44,7 @@ pub struct Array<'a> {
 
 /// A file that was read: the contents of its header, and its arrays.
 pub struct File<'a, H> {
-    /// What the header holds beside schema and version.
+    /// The contents of the header besides schema and version.
     pub contents: H,
     kind: Kind,
     tensors: SafeTensors<'a>,
@@ -76,7 +77,7 @@ impl<'a> Array<'a> {
 }
 
 impl Kind {
-    /// Files of a schema and version; `name` is what messages call them.
+    /// Files of a schema and version; `name` is their name in messages.
     pub const fn new(schema: &'static str, name: &'static str, version: u32) -> Self {
         Self { schema, name, version }
     }
@@ -105,8 +106,8 @@ impl Kind {
             .map_err(|e| self.bad(e.to_string()))
     }
 
-    /// Reads the bytes of a file of this kind. Damaged, truncated or foreign bytes give an error that
-    /// says what is wrong with them.
+    /// Reads the bytes of a file of this kind. Damaged, truncated or foreign bytes are an error that
+    /// says what is wrong.
     pub fn read<'b, H: DeserializeOwned>(&self, bytes: &'b [u8]) -> Result<File<'b, H>> {
         let (_, metadata) = SafeTensors::read_metadata(bytes)
             .map_err(|e| self.bad(format!("not a complete safetensors file ({e})")))?;
@@ -119,7 +120,7 @@ impl Kind {
             let found = header["schema"].as_str().unwrap_or("file without a schema");
             return Err(self.bad(format!("the file holds a {found}, not a {}", self.schema)));
         }
-        // The version before the contents, which need not be readable if it is another one.
+        // The version is checked first: the contents of another version may not be readable.
         if header["version"] != self.version {
             let (found, own) = (&header["version"], self.version);
             let reason =
@@ -188,10 +189,10 @@ impl<'a, H> File<'a, H> {
     }
 }
 
-/// A fingerprint of a header and its arrays, whatever their order: it tells files apart and finds
-/// damage, and is no defence against forgery.
+/// A checksum of a header and its arrays, independent of their order: it distinguishes files and detects
+/// damage, but is no defence against forgery.
 fn checksum<'a>(header: &str, arrays: impl Iterator<Item = (&'a str, &'a [u8])>) -> String {
-    // FNV-1a on words of eight bytes.
+    // FNV-1a on eight-byte words.
     fn hash(start: u64, bytes: &[u8]) -> u64 {
         let step =
             |h: u64, word: u64| (h ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);

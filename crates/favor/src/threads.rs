@@ -4,17 +4,17 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Runs `work` with the given number of threads, or with rayon's own.
+/// Runs `work` with the given number of threads, or with rayon's default.
 pub(crate) fn within<R: Send>(threads: Option<usize>, work: impl FnOnce() -> R + Send) -> R {
-    // A pool that cannot be made (no more threads to be had) is no reason to fail: results do not
-    // depend on the number of threads.
+    // Failing to create a pool (no more threads available) is not an error: results do not depend
+    // on the number of threads.
     match threads.and_then(pool) {
         Some(pool) => pool.install(work),
         None => work(),
     }
 }
 
-/// The pool of a size, made once.
+/// The pool of a given size, created once.
 fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
     static POOLS: OnceLock<Mutex<HashMap<usize, Arc<ThreadPool>>>> = OnceLock::new();
     let threads = threads.max(1);

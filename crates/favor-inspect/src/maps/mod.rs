@@ -1,4 +1,4 @@
-//! What given maps are worth on given sequences.
+//! How good given maps are on given sequences.
 
 mod text;
 
@@ -12,7 +12,7 @@ use favor_io::progress::{Counter, Listener};
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Which keys are exact when maps are measured: what is not chosen is as the map was learned.
+/// Which keys are exact when maps are measured. By default, those the map was learned with.
 ///
 /// ```
 /// use favor_inspect::MapOptions;
@@ -28,41 +28,41 @@ pub struct MapOptions {
     pub global: Option<usize>,
     /// Slots that a query prefers, and members of each.
     pub routed: Option<(usize, usize)>,
-    /// Whether a query sees its own and earlier keys only.
+    /// Whether a query sees only its own and earlier keys.
     pub causal: Option<bool>,
 }
 
 impl MapOptions {
-    /// All as the maps were learned.
+    /// Everything as the maps were learned.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Chooses the width of the window.
+    /// Sets the width of the window.
     #[must_use]
     pub fn near(self, near: Option<usize>) -> Self {
         Self { near, ..self }
     }
 
-    /// Chooses how many keys are exact for every query.
+    /// Sets how many keys are exact for every query.
     #[must_use]
     pub fn global(self, global: Option<usize>) -> Self {
         Self { global, ..self }
     }
 
-    /// Chooses how many slots a query prefers, and how many members each has.
+    /// Sets how many slots a query prefers, and how many members each has.
     #[must_use]
     pub fn routed(self, routed: Option<(usize, usize)>) -> Self {
         Self { routed, ..self }
     }
 
-    /// Chooses whether a query sees its own and earlier keys only.
+    /// Sets whether a query sees only its own and earlier keys.
     #[must_use]
     pub fn causal(self, causal: Option<bool>) -> Self {
         Self { causal, ..self }
     }
 
-    /// What holds for a map. One that was not learned has no exact keys of its own.
+    /// The exact keys used for a map. A map that was not learned has none of its own.
     fn of(&self, map: &FeatureMap) -> (ExactKeys, bool) {
         let learned = map.learned();
         let mut exact = learned.map_or(ExactKeys::NONE, |l| l.exact);
@@ -73,7 +73,8 @@ impl MapOptions {
     }
 }
 
-/// What a map is worth on the sequences of a head. Errors are those of outputs, relative to exact ones.
+/// How good a map is on the sequences of a head. Errors are those of outputs, relative to exact
+/// attention.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MapReport {
     /// The head, from 0.
@@ -82,8 +83,8 @@ pub struct MapReport {
     pub error: f64,
     /// The exact keys alone, if there are any.
     pub exact_alone: Option<f64>,
-    /// An exact window alone that takes as many operations; none where there are not as many queries
-    /// as keys.
+    /// An exact window alone that takes as many operations; none unless there are as many queries as
+    /// keys.
     pub window_alone: Option<f64>,
     /// The width of that window.
     pub window: usize,
@@ -93,22 +94,22 @@ pub struct MapReport {
     pub exact_keys: f64,
 }
 
-/// What maps are worth on given sequences.
+/// How good maps are on given sequences.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MapInspection {
-    /// Where the arrays came from, if it is known.
+    /// Where the arrays came from, if known.
     pub sources: Option<String>,
-    /// Sequences.
+    /// The number of sequences.
     pub sequences: usize,
-    /// Keys of a sequence.
+    /// The number of keys per sequence.
     pub tokens: usize,
     /// The number of features.
     pub features: usize,
     /// Which keys were exact.
     pub exact: ExactKeys,
-    /// Whether queries saw their own and earlier keys only.
+    /// Whether queries saw only their own and earlier keys.
     pub causal: bool,
-    /// Whether there were values; without them weights are compared.
+    /// Whether there were values; without them, weights are compared.
     pub has_values: bool,
     /// One report per head.
     pub heads: Vec<MapReport>,
@@ -264,7 +265,7 @@ pub fn head_attention(
     Matrix::new(out, q.rows(), v.columns())
 }
 
-/// The square of the distance.
+/// The squared distance.
 fn distance(a: &Matrix<f64>, b: &Matrix<f64>) -> f64 {
     a.as_slice().iter().zip(b.as_slice()).map(|(a, b)| (a - b) * (a - b)).sum()
 }

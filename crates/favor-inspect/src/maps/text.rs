@@ -7,7 +7,7 @@ use favor_io::table::Table;
 use std::fmt::Write;
 
 impl MapInspection {
-    /// A table for people.
+    /// A human-readable table.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         if let Some(sources) = &self.sources {
@@ -56,7 +56,7 @@ impl MapInspection {
         out
     }
 
-    /// The means over the heads, as a head of its own.
+    /// The means over the heads, as one more head.
     pub fn mean(&self) -> MapReport {
         let of =
             |f: &dyn Fn(&MapReport) -> f64| mean(&self.heads.iter().map(f).collect::<Vec<_>>());
@@ -75,9 +75,9 @@ impl MapInspection {
         }
     }
 
-    /// JSON at full precision. What is not defined is `null`.
+    /// JSON at full precision. Undefined values are `null`.
     pub fn to_json(&self) -> String {
-        // Nothing in here that JSON cannot hold; numbers that are not finite become null.
+        // JSON can represent everything in here; numbers that are not finite become null.
         serde_json::to_string_pretty(self).unwrap_or_else(|_| "null".to_owned()) + "\n"
     }
 }

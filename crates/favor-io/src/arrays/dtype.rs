@@ -1,4 +1,4 @@
-//! Number formats of the files, and how their bytes become `f64`.
+//! Number formats in files, and how their bytes become `f64`.
 
 use crate::Problem;
 use half::{bf16, f16};
@@ -53,7 +53,7 @@ impl Dtype {
             "u8" => Number::U64,
             _ => return Err(unknown()),
         };
-        // "It does not matter" is true only for single bytes.
+        // "Not applicable" is true only for single bytes.
         if order == '|' && !matches!(number, Number::I8 | Number::U8) {
             return Err(unknown());
         }
@@ -70,9 +70,9 @@ impl Dtype {
         }
     }
 
-    /// Bytes of an array of this shape; an error if the number does not fit.
+    /// Bytes of an array of this shape; an error if the count overflows.
     pub(super) fn bytes_of(self, shape: &[u64]) -> Result<u64, Problem> {
-        // A dimension of zero makes the array empty whatever the others are.
+        // A zero dimension makes the array empty, whatever the others are.
         if shape.contains(&0) {
             return Ok(0);
         }
@@ -82,8 +82,8 @@ impl Dtype {
 
     /// Reads all numbers of an array of this shape, in the order of the file.
     ///
-    /// The caller has checked the size against the file; memory is still asked for politely, so
-    /// that a refusal is an error and not the end of the program.
+    /// The caller has checked the size against the file. The allocation may still fail, which is an
+    /// error and does not abort the program.
     pub(super) fn read(self, from: &mut impl Read, shape: &[u64]) -> Result<Vec<f64>, Problem> {
         let promised = self.bytes_of(shape)?;
         let too_large = || Problem::TooLarge(shape.to_vec());
@@ -93,7 +93,7 @@ impl Dtype {
         let mut buffer = [0_u8; 1 << 14];
         let mut left = promised;
         while left > 0 {
-            // The buffer holds a whole number of numbers of each size.
+            // The buffer size is a multiple of every number size.
             let wanted = left.min(buffer.len() as u64) as usize;
             let got = fill(from, &mut buffer[..wanted])?;
             if got < wanted {
@@ -107,7 +107,7 @@ impl Dtype {
     }
 
     fn decode(self, bytes: &[u8], values: &mut Vec<f64>) {
-        // One arm a format: the bytes in file order, then the exact or nearest `f64`.
+        // One arm per format: the bytes in file order, then the exact or nearest `f64`.
         macro_rules! each {
             ($number:ty, $to_f64:expr) => {
                 each_number(bytes, self.big_endian, values, |b| {
@@ -148,7 +148,7 @@ fn each_number<const N: usize>(
     }));
 }
 
-/// Reads until the buffer is full or the input ends; says how many bytes came.
+/// Reads until the buffer is full or the input ends; returns the number of bytes read.
 pub(super) fn fill(from: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Problem> {
     let mut got = 0;
     while got < buffer.len() {

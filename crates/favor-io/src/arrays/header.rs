@@ -1,6 +1,6 @@
 //! The header of a NumPy array: a Python dictionary with three known keys.
 //!
-//! Only what NumPy writes is understood, so a strange header is refused instead of guessed at, and
+//! Only what NumPy writes is accepted: an unusual header is an error rather than a guess, and
 //! nothing in it can nest.
 
 use super::layout::Order;

@@ -1,9 +1,9 @@
-//! Which format a file has: its extension says so and its first bytes must agree.
+//! The format of a file: the extension names it and the first bytes must agree.
 
 use crate::Problem;
 use std::path::Path;
 
-/// The formats that are read.
+/// The supported formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Npy,
@@ -17,7 +17,7 @@ const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 const ZIP_MAGIC: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 
 impl Kind {
-    /// The format that the extension names, in any case.
+    /// The format that the extension names, in upper or lower case.
     pub(super) fn of_path(path: &Path) -> Result<Self, Problem> {
         let extension = path.extension().unwrap_or_default().to_string_lossy();
         match extension.to_ascii_lowercase().as_str() {
@@ -47,7 +47,7 @@ impl Kind {
     pub(super) fn check(self, start: &[u8]) -> Result<(), Problem> {
         let found = match (self, Self::seen(start)) {
             (_, Some(seen)) if seen == self => return Ok(()),
-            // Text has no mark of its own; its cells are checked one by one.
+            // Text has no magic bytes; its cells are checked one by one.
             (Self::Csv, None) => return Ok(()),
             (_, Some(Self::Npy)) => "begins like a NumPy array (.npy)",
             (_, Some(Self::Npz)) => "begins like a zip archive (.npz)",

@@ -1,4 +1,4 @@
-//! The order in which the numbers of an array lie in a file.
+//! The memory order of an array in a file.
 
 use crate::Problem;
 
@@ -8,7 +8,7 @@ pub(super) struct Array {
     pub(super) shape: Vec<u64>,
 }
 
-/// An error for a shape that is not wanted. It is asked before any number is read.
+/// Rejects unwanted shapes. It is called before any number is read.
 pub(super) type Check = fn(&[u64]) -> Result<(), Problem>;
 
 /// An order of numbers.
@@ -21,7 +21,7 @@ pub(super) enum Order {
 }
 
 impl Array {
-    /// An array whose numbers lie in this order; there are as many as the shape has.
+    /// An array whose numbers are in this order; there are as many as the shape needs.
     pub(super) fn new(values: Vec<f64>, shape: Vec<u64>, order: Order) -> Self {
         let values = match order {
             Order::C => values,
@@ -31,7 +31,7 @@ impl Array {
     }
 }
 
-/// The same numbers with the last index running fastest instead of the first.
+/// The transpose: the last index runs fastest instead of the first.
 fn turned(values: &[f64], shape: &[u64]) -> Vec<f64> {
     let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
     let mut place = vec![0; shape.len()];

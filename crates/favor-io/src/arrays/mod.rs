@@ -1,10 +1,10 @@
 //! Arrays in files.
 //!
-//! [`read`] takes `.npy`, `.npz`, `.safetensors` and `.csv` files, [`read_spec`] the same with the
-//! name of an array after a colon, as in `qkv.npz:q`, and [`read_sequences`] arrays that may have an
-//! axis for sequences. Every error names the file and what is wrong
-//! with it; a broken or hostile file never makes the program stop or ask for more memory than the
-//! file can fill. [`npy_bytes`] goes the other way.
+//! [`read`] reads `.npy`, `.npz`, `.safetensors` and `.csv` files, [`read_spec`] does the same with
+//! the name of an array after a colon, as in `qkv.npz:q`, and [`read_sequences`] reads arrays that
+//! may have an axis for sequences. Every error names the file and what is wrong with it; a broken or
+//! hostile file never aborts the program or makes it allocate more memory than the file can fill.
+//! [`npy_bytes`] goes the other way.
 
 mod dtype;
 mod header;
@@ -47,13 +47,13 @@ pub fn read_sequences(spec: &str) -> Result<Sequences, InputError> {
     Ok(array.from_source(source(&path, name)))
 }
 
-/// Where an array came from, as it is named in messages.
+/// Where an array came from, as messages name it.
 fn source(path: &Path, name: Option<&str>) -> String {
     let chosen = name.map_or_else(String::new, |name| format!(":{name}"));
     format!("{}{chosen}", path.display())
 }
 
-/// The bytes of a file that is there and holds something.
+/// The bytes of a file that exists and is not empty.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>, InputError> {
     let bytes = check_regular(path).and_then(|()| whole(&mut open_filled(path)?.0));
     bytes.map_err(|problem| InputError { path: path.to_path_buf(), array: None, problem })
@@ -71,10 +71,10 @@ pub fn read_spec(spec: &str) -> Result<Stack, InputError> {
     read(&path, name)
 }
 
-/// Splits `file:array` at the last colon, but only if what stands before it is a file and the
-/// whole is not.
+/// Splits `file:array` at the last colon, but only if the part before it is a file and the whole is
+/// not.
 ///
-/// So names that hold a colon themselves keep working.
+/// So file names that contain a colon keep working.
 pub fn split_spec(spec: &str) -> (PathBuf, Option<&str>) {
     if let Some((path, name)) = spec.rsplit_once(':')
         && !name.is_empty()
@@ -86,7 +86,7 @@ pub fn split_spec(spec: &str) -> (PathBuf, Option<&str>) {
     (PathBuf::from(spec), None)
 }
 
-/// The name of the array that was read or failed to be read, and the array.
+/// The name of the array that was read or could not be read, and the array.
 type Named = (Option<String>, Result<Array, Problem>);
 
 fn read_as<T>(
@@ -119,7 +119,7 @@ fn read_named(path: &Path, name: Option<&str>, check: Check) -> Named {
     }
 }
 
-/// Opens a file, says how many bytes it has, and compares its first bytes with its extension.
+/// Opens a file, returns its size in bytes, and compares its first bytes with its extension.
 fn open(path: &Path) -> Result<(Kind, File, u64), Problem> {
     check_regular(path)?;
     let kind = Kind::of_path(path)?;
@@ -147,7 +147,7 @@ fn check_regular(path: &Path) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Opens a file that holds something, and says how many bytes.
+/// Opens a file that is not empty, and returns its size in bytes.
 fn open_filled(path: &Path) -> Result<(File, u64), Problem> {
     let file = File::open(path)?;
     match file.metadata()?.len() {
@@ -156,7 +156,7 @@ fn open_filled(path: &Path) -> Result<(File, u64), Problem> {
     }
 }
 
-/// The lines of a text file with their numbers, without those that are blank.
+/// The nonblank lines of a text file with their numbers.
 pub fn lines(path: &Path) -> Result<Vec<(usize, String)>, Problem> {
     check_regular(path)?;
     let bytes = whole(&mut open_filled(path)?.0)?;
@@ -169,7 +169,7 @@ fn whole(file: &mut File) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// The array that was asked for, or the only one there is.
+/// The requested array, or the only one there is.
 fn choose(name: Option<&str>, mut present: Vec<String>) -> Result<String, Problem> {
     match name {
         Some(name) if present.iter().any(|p| p == name) => Ok(name.to_owned()),

@@ -11,7 +11,7 @@ const LONGEST_HEADER: u32 = 1 << 16;
 
 /// Reads an array from an input that is `size` bytes long.
 ///
-/// The size is compared with what the header promises before any memory is asked for.
+/// The size is compared with what the header promises before any memory is allocated.
 pub(super) fn read(from: &mut impl Read, size: u64, check: Check) -> Result<Array, Problem> {
     let (header, used) = read_header(from)?;
     check(&header.shape)?;
@@ -32,7 +32,7 @@ pub(super) fn read(from: &mut impl Read, size: u64, check: Check) -> Result<Arra
     Ok(Array::new(values, header.shape, header.order))
 }
 
-/// The bytes of a `.npy` file of so many rows and columns.
+/// The bytes of a `.npy` file with the given number of rows and columns.
 ///
 /// ```
 /// let bytes = favor_io::arrays::npy_bytes(2, 3, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
@@ -80,7 +80,7 @@ fn read_header(from: &mut impl Read) -> Result<(Header, u64), Problem> {
     }
     let mut text = vec![0; length as usize];
     exact(from, &mut text)?;
-    // Field names may hold any letters, but arrays of plain numbers have none.
+    // Field names may contain any letters, but arrays of plain numbers have none.
     let text = std::str::from_utf8(&text).map_err(|_| bad("the header is not text"))?;
     Ok((header::parse(text)?, used + u64::from(length)))
 }

@@ -8,10 +8,11 @@ use std::io::BufReader;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-// Deflate cannot shrink its input more than about 1032 times, so an entry that claims more lies.
+// Deflate cannot shrink its input more than about 1032 times, so an entry that claims more is
+// lying.
 const HIGHEST_RATIO: u64 = 1100;
 
-/// Reads one array, and says the name of the array that it read or failed to read.
+/// Reads one array, and returns the name of the array that it read or failed to read.
 pub(super) fn read(file: File, name: Option<&str>, check: Check) -> Named {
     let mut archive = match ZipArchive::new(BufReader::new(file)) {
         Ok(archive) => archive,

@@ -7,7 +7,7 @@ use crate::Problem;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype as Stored, TensorView};
 
-/// Reads one array, and says the name of the array that it read or failed to read.
+/// Reads one array, and returns the name of the array that it read or failed to read.
 pub(super) fn read(bytes: &[u8], name: Option<&str>, check: Check) -> Named {
     let tensors = match SafeTensors::deserialize(bytes) {
         Ok(tensors) => tensors,

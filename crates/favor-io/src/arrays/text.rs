@@ -4,10 +4,10 @@ use super::layout::{Array, Check, Order};
 use crate::Problem;
 use csv::{ByteRecord, ReaderBuilder};
 
-/// Reads a table. Blank lines and lines that begin with `#` are passed over.
+/// Reads a table. Blank lines and lines that start with `#` are skipped.
 ///
 /// The first line is a heading if none of its cells is a number. A first line that mixes numbers
-/// and words is an error, because it may be data with a slip in it.
+/// and words is an error, because it may be data with a typo.
 pub(super) fn read(bytes: &[u8], check: Check) -> Result<Array, Problem> {
     let bytes = without_mark(bytes);
     let mut reader = ReaderBuilder::new()
@@ -48,10 +48,11 @@ pub(super) fn read(bytes: &[u8], check: Check) -> Result<Array, Problem> {
     Ok(Array::new(values, shape, Order::C))
 }
 
-/// The line that a record begins on, counted from 1. Only messages need it.
+/// The line that a record starts on, counted from 1. Only messages need it.
 fn line_of(bytes: &[u8], record: &ByteRecord) -> usize {
     let start = record.position().map_or(0, |p| p.byte() as usize);
-    // A record's place is where the reader began to look for it: before line ends and remarks.
+    // A record's position is where the reader started to look for it: before line ends and
+    // comments.
     let mut at = start.min(bytes.len());
     loop {
         at += match bytes.get(at) {
@@ -63,7 +64,7 @@ fn line_of(bytes: &[u8], record: &ByteRecord) -> usize {
     1 + bytes[..at].iter().filter(|b| **b == b'\n').count()
 }
 
-/// The lines that are not blank, trimmed, with their numbers from 1.
+/// The nonblank lines, trimmed, with their numbers from 1.
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, &str), Problem>> {
     let numbered = without_mark(bytes).split(|&b| b == b'\n').enumerate();
     numbered
@@ -71,7 +72,7 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, &str), 
         .filter(|line| !matches!(line, Ok((_, ""))))
 }
 
-/// The bytes without the mark that some programs put before UTF-8.
+/// The bytes without the byte order mark that some programs put before UTF-8.
 fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
@@ -84,7 +85,7 @@ fn text_of(bytes: &[u8], line: impl Fn() -> usize) -> Result<&str, Problem> {
     std::str::from_utf8(bytes).map_err(|_| Problem::NotText { line: line(), what })
 }
 
-/// A cell without the spaces around it, nor quotes that a space kept from being read as such.
+/// A cell without surrounding spaces, nor quotes that were not parsed because of a space.
 fn bare(cell: &str) -> &str {
     let cell = cell.trim();
     let inner = cell.strip_prefix('"').and_then(|c| c.strip_suffix('"'));
@@ -100,12 +101,12 @@ pub fn number(cell: &str, line: usize, column: usize) -> Result<f64, Problem> {
     finite(cell).map_err(|wanted| cell_problem(cell, line, column, wanted))
 }
 
-/// A finite number, or what should stand in the place of the cell.
+/// A finite number, or what the cell should contain.
 fn finite(cell: &str) -> Result<f64, &'static str> {
     match cell.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
         Ok(_) => Err("a finite number"),
-        // The most common slip is another separator, so the message says which one is wanted.
+        // The most common mistake is another separator, so the message says which one is expected.
         Err(_) if cell.contains([';', '\t', ' ']) => Err("a number (commas separate the cells)"),
         Err(_) => Err("a number"),
     }

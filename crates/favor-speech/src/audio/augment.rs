@@ -1,4 +1,4 @@
-//! What training does to utterances, so that a model does not learn them by heart.
+//! Augmentation of utterances in training, so that a model does not memorise them.
 
 use super::Features;
 use favor::draw::Stream;
@@ -6,8 +6,8 @@ use favor_io::setters;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Changes at random: another speed, noise, and masks over times and bands (D. Park et al.,
-/// "SpecAugment", 2019).
+/// Random changes: another speed, noise, and masks over times and bands (D. Park et al., "SpecAugment",
+/// 2019).
 ///
 /// ```
 /// use favor::draw::Stream;
@@ -21,7 +21,7 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Augment {
-    /// The speed is drawn from one minus this to one plus this.
+    /// The speed is drawn between one minus this and one plus this.
     pub speed: f64,
     /// The fraction of utterances that get noise, from 10 to 30 dB below the signal; sound only.
     pub noise: f64,
@@ -60,7 +60,8 @@ impl Augment {
         let loudness = (power / values.len().max(1) as f64).sqrt();
         let below = 10.0 + 20.0 * stream.uniform();
         let deviation = loudness * 10.0_f64.powf(-below / 20.0);
-        // Uniform noise of the same power: as good as normal after a transform, and sooner drawn.
+        // Uniform noise of the same power: as good as normal noise after a transform, and faster to
+        // draw.
         let width = 12.0_f64.sqrt() * deviation;
         for value in values {
             *value += (width * (stream.uniform() - 0.5)) as f32;
@@ -88,7 +89,7 @@ impl Augment {
     }
 }
 
-/// Up to `most` places that follow one another, of all.
+/// Up to `most` consecutive positions.
 fn span(all: usize, most: usize, stream: &mut Stream) -> Range<usize> {
     let width = stream.index(most + 1);
     let start = stream.index(all - width + 1);
@@ -99,7 +100,7 @@ fn span(all: usize, most: usize, stream: &mut Stream) -> Range<usize> {
 mod tests {
     use super::*;
 
-    /// Of 16 000 uniform numbers the power is known to within 0.7 %, a thirtieth of a decibel; the mean
+    /// The power of 16 000 uniform numbers is known to within 0.7 %, a thirtieth of a decibel; the mean
     /// of 200 levels drawn from 20 decibels to within 0.4.
     #[test]
     fn noise_is_as_far_below_as_it_says() {

@@ -3,7 +3,7 @@
 use crate::{Error, Result};
 use std::path::Path;
 
-/// One utterance as frames of so many numbers.
+/// One utterance as frames with a fixed number of entries.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Features {
     values: Vec<f32>,
@@ -11,7 +11,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Frames one after the other.
+    /// The frames, concatenated.
     pub fn new(values: Vec<f32>, dim: usize) -> Result<Self> {
         if dim > 0 && values.len().is_multiple_of(dim) {
             Ok(Self { values, dim })
@@ -21,7 +21,7 @@ impl Features {
         }
     }
 
-    /// A NumPy file of ready features, `[frames, numbers]`.
+    /// A NumPy file of ready-made features, `[frames, numbers]`.
     pub fn read(path: &Path) -> Result<Self> {
         let found = favor_io::arrays::read(path, None)
             .map_err(|e| Error::invalid("features", e.to_string().replace('\n', " ")))?;
@@ -37,12 +37,12 @@ impl Features {
         self.values.len() / self.dim
     }
 
-    /// Numbers of a frame.
+    /// The number of entries per frame.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Frames one after the other.
+    /// The frames, concatenated.
     pub fn values(&self) -> &[f32] {
         &self.values
     }
@@ -56,13 +56,12 @@ impl Features {
         &mut self.values
     }
 
-    /// Frames from `start` to before `end`.
+    /// The frames `start..end`.
     pub fn part(&self, start: usize, end: usize) -> Self {
         Self { values: self.values[start * self.dim..end * self.dim].to_vec(), dim: self.dim }
     }
 
-    /// With how fast each number changes and how fast that changes, by regression over two frames to
-    /// either side, as is usual.
+    /// Adds first and second differences, by the usual regression over two frames on either side.
     pub fn with_deltas(&self) -> Self {
         let first = self.delta();
         let second = first.delta();
@@ -82,7 +81,7 @@ impl Features {
         Self { values: rows.collect(), dim: self.dim }
     }
 
-    /// As if spoken so many times as fast: frames are interpolated.
+    /// As if spoken faster by this factor: frames are interpolated.
     pub fn faster(&self, speed: f64) -> Self {
         let last = self.frames().saturating_sub(1);
         let frames = ((self.frames() as f64 / speed).round() as usize).max(1);

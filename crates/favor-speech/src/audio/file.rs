@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Sound {
     /// Between −1 and 1.
     pub samples: Vec<f32>,
-    /// Samples of a second.
+    /// Samples per second.
     pub rate: u32,
 }
 
@@ -76,7 +76,7 @@ fn flac(file: BufReader<File>) -> Read {
     }
 }
 
-/// Integers of so many bits, brought to between −1 and 1.
+/// Integers of the given width, scaled to between −1 and 1.
 fn scale(bits: u32) -> f32 {
     0.5_f32.powi(bits as i32 - 1)
 }

@@ -1,4 +1,4 @@
-//! From a file to normalised frames: what a model was trained with, and is used with.
+//! From a file to normalised frames, the same in training and in use.
 
 use super::{Augment, Features, LogMel, read_sound, resample};
 use crate::{Error, Result};
@@ -12,21 +12,21 @@ use std::path::Path;
 pub(super) enum Source {
     /// Log-mel filterbanks of sound.
     LogMel { rate: u32, bands: usize },
-    /// Files of ready features of so many numbers, such as cepstra.
+    /// Files of ready-made features with this many entries, such as cepstra.
     Ready { numbers: usize },
 }
 
-/// One utterance, as it is read.
+/// One utterance, as read from a file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Recording {
-    /// Samples of the front end's rate.
+    /// Samples at the front end's rate.
     Sound(Vec<f32>),
-    /// Ready features.
+    /// Ready-made features.
     Ready(Features),
 }
 
-/// Turns recordings into frames. The mean of each utterance is taken away, which is the channel and
-/// the loudness; then each number is scaled by its deviation in the training data.
+/// Turns recordings into frames. The mean of each utterance is subtracted, which removes the channel and
+/// the loudness; then each entry is scaled by its standard deviation in the training data.
 ///
 /// ```
 /// use favor_speech::audio::{FrontEnd, Recording};
@@ -44,9 +44,9 @@ pub struct FrontEnd {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Stored {
     source: Source,
-    /// Whether there are slopes and their slopes as well.
+    /// Whether first and second differences are added.
     deltas: bool,
-    /// What each number is multiplied by.
+    /// The factor of each entry.
     scale: Vec<f32>,
 }
 
@@ -83,7 +83,7 @@ impl TryFrom<Stored> for FrontEnd {
 }
 
 impl FrontEnd {
-    /// Log-mel filterbanks of sound, which is brought to this rate.
+    /// Log-mel filterbanks of sound, which is resampled to this rate.
     pub fn log_mel(rate: u32, bands: usize) -> Self {
         let stored = Stored {
             source: Source::LogMel { rate, bands },
@@ -93,13 +93,13 @@ impl FrontEnd {
         Self { mel: Some(LogMel::new(rate, bands)), stored }
     }
 
-    /// Ready features of so many numbers, to which slopes and their slopes are added.
+    /// Ready-made features with this many entries, to which first and second differences are added.
     pub fn ready(numbers: usize) -> Self {
         let source = Source::Ready { numbers };
         Self { stored: Stored { source, deltas: true, scale: vec![1.0; 3 * numbers] }, mel: None }
     }
 
-    /// The front end for files like this one: its rate, or its numbers.
+    /// The front end for files like this one: its rate, or its number of entries.
     pub fn for_file(path: &Path) -> Result<Self> {
         if is_ready(path) {
             Ok(Self::ready(Features::read(path)?.dim()))
@@ -109,12 +109,12 @@ impl FrontEnd {
         }
     }
 
-    /// Numbers of a frame.
+    /// The number of entries per frame.
     pub fn dim(&self) -> usize {
         self.stored.scale.len()
     }
 
-    /// Reads a file: `.wav`, `.flac`, or `.npy` for ready features.
+    /// Reads a file: `.wav`, `.flac`, or `.npy` for ready-made features.
     pub fn read(&self, path: &Path) -> Result<Recording> {
         match self.stored.source {
             Source::LogMel { rate, .. } => {
@@ -141,7 +141,7 @@ impl FrontEnd {
         }
     }
 
-    /// The frames of a recording, changed at random if asked for.
+    /// The frames of a recording, optionally augmented.
     pub fn features(
         &self,
         recording: &Recording,
@@ -167,7 +167,7 @@ impl FrontEnd {
         }
         if let Some((augment, stream)) = augment {
             augment.mask_times(&mut out, stream);
-            // Ready features need not be bands: each cepstrum says something of all of them.
+            // Ready-made features need not be bands: each cepstral coefficient depends on all of them.
             if matches!(recording, Recording::Sound(_)) {
                 augment.mask_bands(&mut out, stream);
             }
@@ -175,8 +175,8 @@ impl FrontEnd {
         out
     }
 
-    /// How loud each frame of these features is, on a scale of its own: the mean of the bands, or the first
-    /// number of ready features, as it is in cepstra.
+    /// The loudness of each frame, on an arbitrary scale: the mean of the bands, or the first entry of
+    /// ready-made features, as in cepstra.
     pub fn loudness(&self, features: &Features) -> Vec<f32> {
         let loudness = |frame: &[f32]| match self.stored.source {
             Source::LogMel { .. } => frame.iter().sum::<f32>() / frame.len() as f32,
@@ -185,7 +185,7 @@ impl FrontEnd {
         features.values().chunks(features.dim()).map(loudness).collect()
     }
 
-    /// With scales that give each number of these recordings a deviation of one.
+    /// With scales that give each entry of these recordings a standard deviation of one.
     pub fn fitted<'a>(mut self, recordings: impl Iterator<Item = &'a Recording>) -> Self {
         let dim = self.dim();
         self.stored.scale.fill(1.0);

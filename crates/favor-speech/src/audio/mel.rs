@@ -8,23 +8,23 @@ use std::sync::Arc;
 /// Seconds from one frame to the next.
 pub(super) const HOP: f64 = 0.01;
 
-/// Seconds of a frame.
+/// Length of a frame in seconds.
 const WINDOW: f64 = 0.025;
 
-/// The logarithm of an energy that is as good as silence.
+/// The logarithm of an energy that counts as silence.
 const FLOOR: f32 = 1e-10;
 
-/// Turns samples of one rate into the logarithms of the energies in bands, a hundred frames per second.
+/// Turns samples of a given rate into log-energies in bands, at a hundred frames per second.
 ///
 /// Bands are triangles, evenly spaced on the mel scale `1127 ln(1 + f/700)` from 20 Hz to half the rate;
-/// frames are 25 ms with Hann's window.
+/// frames are 25 ms with a Hann window.
 #[derive(Clone)]
 pub struct LogMel {
     window: Vec<f32>,
     hop: usize,
     size: usize,
     fft: Arc<dyn RealToComplex<f32>>,
-    /// For each band its first line and weights.
+    /// For each band, its first spectral line and its weights.
     bands: Vec<(usize, Vec<f32>)>,
 }
 
@@ -38,7 +38,7 @@ impl std::fmt::Debug for LogMel {
 }
 
 impl LogMel {
-    /// For samples of this rate, in so many bands.
+    /// For samples at this rate, with this many bands.
     pub fn new(rate: u32, bands: usize) -> Self {
         let rate = f64::from(rate);
         let length = (WINDOW * rate).round() as usize;
@@ -56,7 +56,7 @@ impl LogMel {
             };
             let weights: Vec<f32> = (0..=size / 2).map(weight).collect();
             let first = weights.iter().position(|w| *w > 0.0);
-            // A band narrower than a line takes the line nearest to its middle.
+            // A band narrower than a spectral line takes the line nearest to its centre.
             let Some(first) = first else {
                 let middle = 700.0 * ((edge(b + 1) / 1127.0).exp() - 1.0);
                 return ((middle * size as f64 / rate).round() as usize, vec![1.0]);
@@ -73,7 +73,7 @@ impl LogMel {
         }
     }
 
-    /// The frames of these samples; a sound shorter than a frame gives one, with silence after it.
+    /// The frames of these samples; a sound shorter than a frame gives one frame, padded with silence.
     pub fn features(&self, samples: &[f32]) -> Features {
         let beyond = samples.len().saturating_sub(self.window.len());
         let frames = 1 + beyond / self.hop;
@@ -87,7 +87,7 @@ impl LogMel {
             for ((to, sample), weight) in input.iter_mut().zip(part).zip(&self.window) {
                 *to = sample * weight;
             }
-            // The sizes are the plan's own: it cannot refuse them.
+            // The sizes are the plan's own, so it cannot fail.
             let done = self.fft.process_with_scratch(&mut input, &mut output, &mut scratch);
             debug_assert!(done.is_ok());
             for (first, weights) in &self.bands {

@@ -1,4 +1,4 @@
-//! Sound: files, resampling, features, and what training does to them.
+//! Sound: files, resampling, features and augmentation.
 
 mod augment;
 mod features;

@@ -1,15 +1,15 @@
-//! Another number of samples per second, by a windowed sinc.
+//! Resampling by a windowed sinc.
 
 use std::f64::consts::PI;
 
-/// Zero crossings of the sinc to either side.
+/// Zero crossings of the sinc on either side.
 const CROSSINGS: f64 = 16.0;
 
-/// Room for the window's slope, as a part of the lower of the two band limits.
+/// The transition band of the window, as a fraction of the lower of the two band limits.
 const CUTOFF: f64 = 0.94;
 
-/// The samples at `to` samples per second instead of `from`. What the lower of the two rates cannot hold
-/// is taken away first.
+/// The samples at `to` samples per second instead of `from`. Frequencies that the lower of the two rates
+/// cannot represent are filtered out first.
 ///
 /// ```
 /// let tone = |rate: u32| (0..rate).map(move |i| (i as f32 * 440.0 * 6.2831855 / rate as f32).sin());
@@ -22,7 +22,7 @@ pub fn resample(samples: &[f32], from: f64, to: f64) -> Vec<f32> {
         return samples.to_vec();
     }
     let step = from / to;
-    // Of the rate of the input.
+    // In units of the input rate.
     let cutoff = CUTOFF * (to / from).min(1.0);
     let reach = CROSSINGS / cutoff;
     let count = (samples.len() as f64 / step).round().max(1.0) as usize;
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(up.len(), 11025);
         let error: Vec<f32> = up.iter().zip(&ideal).map(|(a, b)| a - b).collect();
         assert!(power(&error) < 1e-6 * power(&ideal), "{}", power(&error));
-        // 6 kHz cannot be told at 8000 samples per second; folded, it would be 2 kHz.
+        // 8000 samples per second cannot represent 6 kHz; aliased, it would become 2 kHz.
         let down = resample(&tone(6000.0, 16000.0), 16000.0, 8000.0);
         assert!(power(&down) < 1e-5, "{}", power(&down));
     }

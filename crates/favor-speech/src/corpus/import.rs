@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Frames of a second of ready features.
+/// Frames per second of ready-made features.
 const FRAME_RATE: f64 = 100.0;
 
 const DIGITS: [&str; 10] =
@@ -31,7 +31,7 @@ impl Corpus {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::An4, Self::Fsdd, Self::AudioMnist, Self::LjSpeech];
 
-    /// The name, which is that of its folder too.
+    /// The name, which is also that of its folder.
     pub fn name(self) -> &'static str {
         match self {
             Self::An4 => "an4",
@@ -54,7 +54,7 @@ impl std::str::FromStr for Corpus {
 }
 
 /// Reads a corpus from the folder of its name in `data`, and writes its files and manifests to the
-/// folder of its name in `out`. Manifests are written last, and are given with their sizes.
+/// folder of its name in `out`. Manifests are written last, and returned with their sizes.
 pub fn import(corpus: Corpus, data: &Path, out: &Path) -> Result<Vec<(PathBuf, usize)>> {
     let (from, to) = (data.join(corpus.name()), out.join(corpus.name()));
     if !from.is_dir() {
@@ -123,7 +123,7 @@ fn fsdd(from: &Path, to: &Path) -> Result<Manifests> {
     Ok(vec![("train", train), ("test", test)])
 }
 
-/// With and without what is said, so that it can be used as unlabelled speech.
+/// With and without transcripts, so that it can be used as unlabelled speech.
 fn audiomnist(from: &Path, to: &Path) -> Result<Manifests> {
     let archive = from.join("audiomnist_8k_60spk_x10x4.tar.xz");
     let files = unpack(&archive, to, "wav")?;
@@ -152,7 +152,7 @@ fn ljspeech(from: &Path, to: &Path) -> Result<Manifests> {
     Ok(vec![("all", all)])
 }
 
-/// An utterance whose file is called `digit_speaker_index.wav`, and the index.
+/// An utterance whose file is named `digit_speaker_index.wav`, and the index.
 fn digit(archive: &Path, to: &Path, path: &Path) -> Result<(Utterance, String)> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let parts: Vec<&str> = name.split('_').collect();
@@ -166,8 +166,8 @@ fn digit(archive: &Path, to: &Path, path: &Path) -> Result<(Utterance, String)> 
     Ok((utterance, (*index).to_owned()))
 }
 
-/// Writes the files of this extension in an archive to the folder `sounds` of `to`, and gives their
-/// paths there, in order.
+/// Extracts the files with this extension from an archive to the folder `sounds` of `to`, and
+/// returns their paths there, in order.
 fn unpack(archive: &Path, to: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let damaged = |e: std::io::Error| Error::file(archive, format!("damaged: {e}"));
     let folder = to.join("sounds");
@@ -180,7 +180,7 @@ fn unpack(archive: &Path, to: &Path, extension: &str) -> Result<Vec<PathBuf>> {
         {
             continue;
         }
-        // Only the last part of a name counts: an archive cannot write elsewhere.
+        // Only the last component of a name is used: an archive cannot write elsewhere.
         let Some(name) = path.file_name() else { continue };
         let mut bytes = Vec::new();
         entry.read_to_end(&mut bytes).map_err(damaged)?;
@@ -215,6 +215,6 @@ fn file_name(name: &str) -> Result<&str> {
 }
 
 fn save(path: &Path, bytes: &[u8]) -> Result<()> {
-    // No manifest names it before all files are there.
+    // No manifest names it before all files exist.
     fs::write(path, bytes).map_err(|e| Error::file(path, e))
 }

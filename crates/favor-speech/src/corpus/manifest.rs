@@ -1,4 +1,4 @@
-//! Lists of utterances: JSON lines with path, text and duration.
+//! Lists of utterances: JSON lines with a path, a text and a duration.
 
 use crate::{Error, Result};
 use favor_io::write_atomically;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A file and what is said in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Utterance {
-    /// A `.wav`, `.flac` or `.npy` file; in a manifest relative to its folder.
+    /// A `.wav`, `.flac` or `.npy` file, relative to the folder of the manifest.
     pub path: PathBuf,
     /// What is said. An empty text is silence; no text at all is an utterance without a label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -18,10 +18,10 @@ pub struct Utterance {
     pub duration: f64,
 }
 
-/// A list of utterances whose files are there.
+/// A list of utterances whose files exist.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
-    /// Where it was read.
+    /// Where it was read from.
     pub path: PathBuf,
     /// The utterances, with paths that can be opened.
     pub utterances: Vec<Utterance>,
@@ -50,7 +50,7 @@ impl Manifest {
         }
     }
 
-    /// The texts, all of which must be there.
+    /// The texts, none of which may be missing.
     pub fn texts(&self) -> Result<Vec<&str>> {
         let text = |utterance: &'_ Utterance| match &utterance.text {
             Some(_) => Ok(()),

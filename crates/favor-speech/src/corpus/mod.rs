@@ -1,4 +1,4 @@
-//! What is said: lists of utterances, their texts as labels, and public corpora.
+//! Transcribed speech: lists of utterances, their texts as labels, and public corpora.
 
 mod import;
 mod manifest;

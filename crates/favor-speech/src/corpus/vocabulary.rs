@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 pub enum Units {
     /// A character; the space between words is one.
     Characters,
-    /// A word. Words that training did not have cannot be heard.
+    /// A word. Words that were not in training cannot be recognised.
     Words,
 }
 
@@ -43,7 +43,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// All that these texts are made of.
+    /// All units that occur in these texts.
     pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>, units: Units) -> Result<Self> {
         let mut all = BTreeSet::new();
         for text in texts {
@@ -56,7 +56,7 @@ impl Vocabulary {
         }
     }
 
-    /// Labels, with the blank.
+    /// The number of labels, including the blank.
     pub fn size(&self) -> usize {
         self.symbols.len() + 1
     }
@@ -91,7 +91,7 @@ fn split(text: &str, units: Units) -> Vec<String> {
     }
 }
 
-/// The text in lower case, with one space between words and no other signs than apostrophes: what
+/// The text in lower case, with one space between words and no punctuation except apostrophes: what
 /// models learn and what is compared.
 pub fn plain(text: &str) -> String {
     let keep = |c: char| if c.is_alphanumeric() || c == '\'' { c } else { ' ' };

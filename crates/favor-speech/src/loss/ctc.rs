@@ -1,5 +1,5 @@
-//! The loss of connectionist temporal classification (A. Graves et al., 2006) on the encoder alone. A
-//! small part of it beside the transducer's loss shows the encoder early where labels are.
+//! The loss of connectionist temporal classification (A. Graves et al., 2006) on the encoder alone.
+//! Added to the transducer loss with a small weight, it shows the encoder early where the labels are.
 
 use super::{BLANK, log_add, log_sum};
 use crate::Result;
@@ -8,7 +8,8 @@ use favor_nn::host::{HostOperation, Input, Output, apply};
 use rayon::prelude::*;
 
 /// Minus the log-probability of each utterance's labels, `[batch]`, of scores
-/// `[batch, frames, vocabulary]`. An utterance with too few frames for its labels counts for nothing.
+/// `[batch, frames, vocabulary]`. An utterance with too few frames for its labels contributes
+/// nothing.
 pub(crate) fn ctc_loss(
     scores: Tensor<3>,
     frames: &[usize],
@@ -53,7 +54,7 @@ impl HostOperation<1, 1> for Loss {
 }
 
 fn utterance(scores: &[f32], vocabulary: usize, labels: &[usize], gradient: &mut [f32]) -> f64 {
-    // Blanks between, before and after the labels.
+    // Blanks before, between and after the labels.
     let symbols: Vec<usize> =
         (0..2 * labels.len() + 1).map(|s| if s % 2 == 0 { BLANK } else { labels[s / 2] }).collect();
     let (states, frames) = (symbols.len(), scores.len() / vocabulary);
@@ -156,7 +157,7 @@ mod tests {
                 assert!((slope - f64::from(gradient[i])).abs() < 1e-4, "{labels:?} {i}");
             }
         }
-        // Two equal labels need a blank between them: three frames at least.
+        // Two equal labels need a blank between them: at least three frames.
         assert_eq!(loss(&scores[..2 * V], &[2, 2]), 0.0);
     }
 }

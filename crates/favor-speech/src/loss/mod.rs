@@ -1,4 +1,4 @@
-//! What training makes small: losses over all alignments of labels with frames, and over a first guess.
+//! Training losses: over all alignments of labels with frames, and over a first guess.
 
 mod ctc;
 mod spread;

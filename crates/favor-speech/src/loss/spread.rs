@@ -2,16 +2,17 @@
 //!
 //! A loss over all alignments says little as long as every alignment is as good as any other: the encoder
 //! sees the same mixture of labels at every frame, and training stays there for dozens of epochs. A first
-//! guess of the alignment, however rough, leads out of it in a few ("flat start" of hidden Markov models).
+//! guess of the alignment, however rough, gets it out of there in a few (the "flat start" of hidden Markov
+//! models).
 
 use super::BLANK;
 use crate::SUBSAMPLING;
 
-/// A frame this many deviations below the mean loudness of its utterance, or more, is quiet.
+/// A frame at least this many standard deviations below the mean loudness of its utterance is quiet.
 const QUIET: f32 = 0.3;
 
 /// The symbol of each frame after subsampling: the blank where `loudness` (before subsampling) is low, and
-/// labels in their order, each over as many of the other frames.
+/// the labels in order, spread equally over the other frames.
 pub(crate) fn spread(loudness: &[f32], labels: &[usize]) -> Vec<usize> {
     let blocks: Vec<f32> = loudness
         .chunks(SUBSAMPLING)
@@ -44,7 +45,7 @@ mod tests {
         assert_eq!(spread(&found, &[7, 8]), [BLANK, 7, 7, BLANK, 8, 8, BLANK]);
         assert_eq!(spread(&found, &[5]), [BLANK, 5, 5, BLANK, 5, 5, BLANK]);
         assert_eq!(spread(&found, &[]), [BLANK; 7]);
-        // Where nothing is quiet all frames are shared; the last block may be short.
+        // If nothing is quiet, all frames are shared; the last block may be short.
         assert_eq!(spread(&[0.5; 13], &[3, 4]), [3, 3, 4, 4]);
         // Fewer frames than labels: some labels get none.
         assert_eq!(spread(&[0.5; 4], &[3, 4]), [3]);

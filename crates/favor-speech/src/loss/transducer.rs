@@ -1,17 +1,17 @@
 //! The loss of a transducer (A. Graves, "Sequence transduction with recurrent neural networks", 2012):
 //! the logarithm of the probability of all alignments of a label sequence, and its gradient.
 //!
-//! A lattice has a node for every frame `t` and every number `u` of labels said so far. From a node the
-//! blank leads to the next frame and the next label to the next `u`. Everything is computed in one pass
-//! over the scores: the softmax is never stored, and the gradient with respect to the scores is found
-//! together with the loss, so that there are the scores and one buffer of the same size.
+//! A lattice has a node for every frame `t` and every number `u` of labels emitted so far. From a node,
+//! the blank leads to the next frame and the next label to the next `u`. Everything is computed in one
+//! pass over the scores: the softmax is never stored, and the gradient with respect to the scores is
+//! computed together with the loss, so memory holds the scores and one buffer of the same size.
 
 use crate::{Error, Result};
 use burn::tensor::Tensor;
 use favor_nn::host::{HostOperation, Input, Output, apply};
 use rayon::prelude::*;
 
-/// The label that stands for "next frame".
+/// The label that means "next frame".
 pub const BLANK: usize = 0;
 
 /// Minus the log-probability of each utterance's labels, `[batch]`.
@@ -99,14 +99,14 @@ impl HostOperation<1, 1> for Loss {
 /// The lattice of one utterance.
 struct Grid<'a> {
     frames: usize,
-    /// Rows of a frame, with padding.
+    /// Rows per frame, including padding.
     rows: usize,
     vocabulary: usize,
     labels: &'a [usize],
 }
 
 impl Grid<'_> {
-    /// The loss; its gradient is written where it is not zero.
+    /// The loss; its gradient is written only where it is not zero.
     fn loss(&self, scores: &[f32], gradient: Option<&mut [f32]>) -> f64 {
         let (frames, width) = (self.frames, self.labels.len() + 1);
         let at = |t: usize, u: usize| t * width + u;
@@ -125,7 +125,7 @@ impl Grid<'_> {
                 };
             }
         }
-        // Of reaching a node, and of reaching the end from it.
+        // Log-probabilities of reaching a node, and of reaching the end from it.
         let mut before = vec![f64::NEG_INFINITY; frames * width];
         before[0] = 0.0;
         for t in 0..frames {
@@ -158,7 +158,7 @@ impl Grid<'_> {
                     f64::NEG_INFINITY
                 };
                 after[at(t, u)] = log_add(by_blank, by_label);
-                // How probable it is to pass here, and to leave by either way.
+                // The probability of passing here, and of leaving either way.
                 let reach = before[at(t, u)] - total;
                 let passed = (reach + after[at(t, u)]).exp();
                 let place = cell(t, u);
@@ -185,7 +185,7 @@ pub(crate) fn log_sum(row: &[f32]) -> f64 {
     f64::from(top) + f64::from(sum).ln()
 }
 
-/// `ln(exp(a) + exp(b))`, of minus infinities too.
+/// `ln(exp(a) + exp(b))`, also for minus infinities.
 pub(crate) fn log_add(a: f64, b: f64) -> f64 {
     let (high, low) = if a > b { (a, b) } else { (b, a) };
     if high == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }

@@ -10,30 +10,31 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SpeechConfig {
-    /// Numbers of a frame.
+    /// Entries per frame.
     pub input: usize,
-    /// Symbols, with the blank.
+    /// The number of symbols, including the blank.
     pub vocabulary: usize,
     /// The width of the encoder.
     pub width: usize,
-    /// Conformer blocks.
+    /// The number of Conformer blocks.
     pub layers: usize,
-    /// Heads of the attention.
+    /// The number of attention heads.
     pub heads: usize,
-    /// The inner width of a feed-forward half, in widths.
+    /// The inner width of a feed-forward half, as a multiple of the width.
     pub feed: usize,
     /// Frames that the convolution of a block sees, after subsampling; odd.
     pub kernel: usize,
-    /// What attention knows about places.
+    /// How attention encodes positions.
     pub positions: Positions,
-    /// Labels that the prediction network remembers. It must tell the first of two equal words from the
-    /// second where both end in one frame: two words are enough for that, two characters are not.
+    /// The number of labels that the prediction network remembers. It must distinguish the first of two
+    /// equal words from the second if both end in the same frame: two words are enough for that, two
+    /// characters are not.
     pub context: usize,
     /// The width of the prediction network.
     pub prediction: usize,
     /// The width in which encoder and prediction network meet.
     pub joint: usize,
-    /// The fraction of numbers that training drops.
+    /// The dropout rate.
     pub dropout: f64,
     /// The weight of the encoder's own loss (connectionist temporal classification) in training.
     pub auxiliary: f64,
@@ -56,7 +57,7 @@ setters! { SpeechConfig {
 } }
 
 impl SpeechConfig {
-    /// A recogniser of some two million weights.
+    /// A recogniser with some two million weights.
     pub fn small(input: usize, vocabulary: usize) -> Self {
         Self {
             input,
@@ -75,13 +76,13 @@ impl SpeechConfig {
         }
     }
 
-    /// A recogniser of less than a million weights, for an hour of speech or less.
+    /// A recogniser with less than a million weights, for an hour of speech or less.
     pub fn tiny(input: usize, vocabulary: usize) -> Self {
         Self { width: 96, layers: 3, ..Self::small(input, vocabulary) }
     }
 
-    /// The paper's: 20 blocks of width 512 with 8 heads. Exact attention can have its relative
-    /// positions of 512 dimensions ([`Positions::Relative`]); the others turn queries and keys.
+    /// The paper's: 20 blocks of width 512 with 8 heads. Exact attention can use its relative positions
+    /// of 512 dimensions ([`Positions::Relative`]); the others rotate queries and keys.
     pub fn paper(input: usize, vocabulary: usize) -> Self {
         Self {
             width: 512,

@@ -1,7 +1,7 @@
 //! The encoder: subsampling by convolution, and Conformer blocks (A. Gulati et al., "Conformer", 2020).
 //!
-//! Batch norm of the original's convolution module would mix utterances of a batch and their padding;
-//! here it is layer norm, so that an utterance's result depends on nothing but itself.
+//! The batch norm of the original convolution module would mix utterances of a batch and their padding;
+//! here it is layer norm, so an utterance's result depends on nothing but itself.
 
 use super::config::SpeechConfig;
 use super::depthwise::depthwise;
@@ -16,7 +16,7 @@ use favor_nn::{FavorAttention, FavorAttentionConfig, LayerOptions};
 
 const XAVIER: Initializer = Initializer::XavierUniform { gain: 1.0 };
 
-/// A matrix with new weights and a bias of zeros.
+/// A matrix with new weights and a zero bias.
 pub(super) fn linear(from: usize, to: usize, device: &Device) -> Linear {
     let mut linear =
         LinearConfig::new(from, to).with_bias(false).with_initializer(XAVIER).init(device);
@@ -47,13 +47,13 @@ impl Subsampling {
     }
 }
 
-/// The three frames that each frame of half the length is made of, side by side: the last one of the
-/// pair before, and the pair.
+/// The three frames that make each frame at half the rate, side by side: the last one of the previous
+/// pair, and the pair.
 fn halve(x: Tensor<3>) -> Tensor<3> {
     let [batch, length, dim] = x.dims();
     let pairs = x.reshape([batch, length / 2, 2 * dim]);
     let mut before = vec![Tensor::zeros([batch, 1, dim], &pairs.device())];
-    // A tensor cannot be empty: a single pair has none before it.
+    // A tensor cannot be empty, and a single pair has none before it.
     if length > 2 {
         before.push(pairs.clone().narrow(2, dim, dim).narrow(1, 0, length / 2 - 1));
     }
@@ -86,7 +86,7 @@ impl Feed {
     }
 }
 
-/// Neighbouring frames, each channel by itself, between two matrices.
+/// A depth-wise convolution over neighbouring frames, between two matrices.
 #[derive(Module, Debug)]
 struct Convolution {
     norm: Norm,
@@ -209,7 +209,7 @@ impl Conformer {
         Ok((x, lengths))
     }
 
-    /// Numbers of a frame.
+    /// Entries per frame.
     pub(super) fn input(&self) -> usize {
         self.subsampling.first.weight.val().dims()[0] / 3
     }

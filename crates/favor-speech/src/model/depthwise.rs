@@ -1,5 +1,5 @@
-//! Depth-wise convolution over time that does not see padding, with gradients of its own: each channel
-//! of `[batch, frames, channels]` is weighted by its own column of a kernel `[size, channels]`.
+//! Depth-wise convolution over time that ignores padding, with its own gradients: each channel of
+//! `[batch, frames, channels]` is weighted by its own column of a kernel `[size, channels]`.
 
 use crate::Result;
 use burn::tensor::Tensor;
@@ -22,7 +22,7 @@ struct Depthwise {
 }
 
 impl Depthwise {
-    /// Calls `each(frame out, frame in, tap)` for all that meet in a sequence of this length.
+    /// Calls `each(output frame, input frame, tap)` for all combinations in a sequence of this length.
     fn meetings(&self, length: usize, mut each: impl FnMut(usize, usize, usize)) {
         let half = self.taps / 2;
         for t in 0..length {
@@ -62,7 +62,7 @@ impl HostOperation<2, 3> for Depthwise {
             });
             to_kernel
         });
-        // Collected first: the sum is in the order of the batch, whatever threads do.
+        // Collected first, so that the sum is in batch order whatever the threads do.
         let each: Vec<Vec<f32>> = each.collect();
         let mut to_kernel = vec![0.0; kernel.len()];
         for part in each {
@@ -87,7 +87,8 @@ mod tests {
         (0..count).map(|i| (seed + 1.7 * i as f32).sin()).collect()
     }
 
-    /// Against its definition; the operation is linear in either input, so differences are gradients.
+    /// Compared with its definition; the operation is linear in either input, so differences are
+    /// gradients.
     #[test]
     fn agrees_with_the_definition() {
         let (shape, taps, lengths) = ([3, 6, 2], 5, [6, 1, 4]);

@@ -4,7 +4,7 @@ use crate::audio::Features;
 use crate::{Error, Result};
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 
-/// Frames that subsampling makes one of.
+/// The number of frames that subsampling merges into one.
 pub const SUBSAMPLING: usize = 4;
 
 /// Frames left after subsampling.
@@ -17,7 +17,7 @@ pub fn subsampled(frames: usize) -> usize {
     frames.div_ceil(2).div_ceil(2)
 }
 
-/// Utterances that go through a model together.
+/// A batch of utterances.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frames {
     values: Vec<f32>,
@@ -27,7 +27,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Utterances, padded by zeros to the length of the longest.
+    /// Utterances, padded with zeros to the length of the longest.
     pub fn new<'a>(utterances: impl IntoIterator<Item = &'a Features>) -> Result<Self> {
         let utterances: Vec<&Features> = utterances.into_iter().collect();
         let lengths: Vec<usize> = utterances.iter().map(|f| f.frames()).collect();
@@ -50,12 +50,12 @@ impl Frames {
         Ok(Self { values, lengths, length, dim })
     }
 
-    /// Frames of each utterance, without padding.
+    /// The number of frames of each utterance, without padding.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
     }
 
-    /// Numbers of a frame.
+    /// Entries per frame.
     pub fn dim(&self) -> usize {
         self.dim
     }
@@ -66,7 +66,7 @@ impl Frames {
     }
 }
 
-/// The tensor with zeros at padding, whatever is there.
+/// The tensor with zeros at padding, whatever was there.
 pub(super) fn clear(x: Tensor<3>, lengths: &[usize]) -> Tensor<3> {
     let [batch, length, _] = x.dims();
     if lengths.iter().all(|l| *l == length) {

@@ -15,9 +15,9 @@ use favor_nn::{FavorAttention, LayerOptions};
 
 /// A Conformer-Transducer with any kind of attention.
 ///
-/// The prediction network has no state: it sees the last few labels. That is as good as a recurrent one
-/// (M. Ghodsi et al., "RNN-Transducer with stateless prediction network", 2020), and a search can keep its
-/// results.
+/// The prediction network has no state: it sees the last few labels. This is as good as a recurrent one
+/// (M. Ghodsi et al., "RNN-Transducer with stateless prediction network", 2020), and a search can cache
+/// its results.
 ///
 /// ```
 /// use burn::tensor::Device;
@@ -47,7 +47,7 @@ pub struct Recogniser {
 }
 
 impl Recogniser {
-    /// A recogniser with new weights, drawn by the device's own generator.
+    /// A recogniser with new weights, drawn by the device's generator.
     pub fn new(config: &SpeechConfig, options: LayerOptions, device: &Device) -> Result<Self> {
         config.check()?;
         let SpeechConfig { vocabulary, width, prediction, joint, .. } = *config;
@@ -101,8 +101,8 @@ impl Recogniser {
         Ok(loss + alone * self.auxiliary)
     }
 
-    /// The mean loss of the encoder alone where labels are spread evenly over the loud frames: a first
-    /// guess to begin with. `loudness` has a number for each frame of each utterance, on any scale.
+    /// The mean loss of the encoder alone, with labels spread evenly over the loud frames: a first guess
+    /// to start with. `loudness` has one number per frame of each utterance, on any scale.
     pub fn spread_loss(
         &self,
         frames: &Frames,
@@ -121,7 +121,7 @@ impl Recogniser {
         let mut weights = vec![0.0; batch * length * vocabulary];
         for (b, (loudness, labels)) in loudness.iter().zip(labels).enumerate() {
             let symbols = spread(loudness, labels);
-            // As much in all as labels have, so that the rate suits both losses.
+            // The same total weight as labels have, so that one learning rate suits both losses.
             let weight = labels.len().max(1) as f32 / (symbols.len() * batch) as f32;
             for (t, symbol) in symbols.into_iter().enumerate() {
                 weights[(b * length + t) * vocabulary + symbol] = -weight;
@@ -132,7 +132,7 @@ impl Recogniser {
         Ok((log_softmax(scores, 2) * weights).sum())
     }
 
-    /// What the prediction network makes of the labels before each place, `[batch, rows, width]`.
+    /// The output of the prediction network for the labels before each position, `[batch, rows, width]`.
     fn remember(&self, labels: &[Vec<usize>], rows: usize) -> Tensor<3> {
         let before = |back: usize| {
             let ids = labels.iter().flat_map(|labels| {
@@ -149,7 +149,7 @@ impl Recogniser {
         relu(rowwise(&self.memory, drop_some(&self.dropout, seen)))
     }
 
-    /// Labels that the prediction network remembers.
+    /// The number of labels that the prediction network remembers.
     pub(super) fn context(&self) -> usize {
         self.memory.weight.val().dims()[0] / self.embedding.weight.val().dims()[1]
     }

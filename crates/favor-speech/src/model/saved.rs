@@ -1,4 +1,4 @@
-//! A recogniser with all that it takes to use it, in one file.
+//! A recogniser with everything needed to use it, in one file.
 
 use super::config::SpeechConfig;
 use super::frames::{Frames, SUBSAMPLING, subsampled};
@@ -17,15 +17,15 @@ use favor_nn::train::Model;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// The file of a model's folder.
+/// The name of the file in a model's folder.
 const FILE: &str = "model.safetensors";
 
 const KIND: Kind = Kind::new("favor_speech.recogniser", "recogniser", 3);
 
-/// Utterances that go through a model together, if they are short.
+/// Utterances per batch, if they are short.
 const BATCH: usize = 16;
 
-/// Frames of a batch at most, unless one utterance has more.
+/// The maximum number of frames per batch, unless one utterance has more.
 const FRAMES: usize = 16_000;
 
 /// A model with its front end and its vocabulary.
@@ -43,7 +43,7 @@ pub struct SpeechModel {
     pub network: Recogniser,
 }
 
-/// What the file says beside what was learned.
+/// What the file contains besides the weights.
 #[derive(Serialize, Deserialize)]
 struct Metadata {
     config: SpeechConfig,
@@ -53,7 +53,7 @@ struct Metadata {
 }
 
 impl SpeechModel {
-    /// The file of a model that is given by its folder or by the file itself.
+    /// The file of a model, given its folder or the file itself.
     pub fn file(path: &Path) -> PathBuf {
         if path.is_dir() { path.join(FILE) } else { path.to_path_buf() }
     }
@@ -88,8 +88,8 @@ impl SpeechModel {
         Ok(Self { config, front, vocabulary, attention, network })
     }
 
-    /// What is heard in utterances, in their order. A beam of one is a greedy search; `done` is told
-    /// how many utterances are.
+    /// The transcripts of utterances, in order. A beam of one is a greedy search; `done` is called with
+    /// the number of utterances finished.
     pub fn listen(
         &self,
         utterances: &[Features],
@@ -112,9 +112,9 @@ impl SpeechModel {
         Ok(out)
     }
 
-    /// Listens to one utterance in pieces of so many frames, each with so many frames to either side
-    /// for context, and tells `each` what was heard so far. Time and memory of a piece do not depend on
-    /// the length of the whole.
+    /// Transcribes one utterance in pieces of this many frames, each with some frames of context on
+    /// either side, and calls `each` with the text so far. The time and memory of a piece do not depend
+    /// on the length of the whole.
     pub fn listen_in_pieces(
         &self,
         utterance: &Features,

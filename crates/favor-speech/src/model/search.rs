@@ -6,21 +6,20 @@ use crate::{Error, Result};
 use burn::tensor::Tensor;
 use std::collections::{BTreeMap, HashMap};
 
-/// Labels that one frame can have at most. With four frames made one, a frame is 40 ms.
+/// The maximum number of labels per frame. After subsampling by four, a frame is 40 ms.
 const MOST_PER_FRAME: usize = 5;
 
-/// Labels that were heard, and how probable.
+/// Recognised labels and their probability.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Heard {
     /// The labels.
     pub labels: Vec<usize>,
-    /// The log-probability: of one alignment when greedy, of all that were followed by a beam.
+    /// The log-probability: of one alignment for a greedy search, of all that a beam followed.
     pub score: f64,
 }
 
 impl Heard {
-    /// Between 0 and 1: the geometric mean of the probabilities, one for each label and one for there
-    /// being no more.
+    /// Between 0 and 1: the geometric mean of the probabilities of each label and of the end.
     pub fn confidence(&self) -> f64 {
         (self.score / (self.labels.len() + 1) as f64).exp().min(1.0)
     }
@@ -31,7 +30,7 @@ pub(super) trait Lattice {
     fn scores(&mut self, frame: usize, labels: &[usize]) -> Vec<f32>;
 }
 
-/// Takes the most probable symbol each time. Goes on from `heard`.
+/// Takes the most probable symbol each time, continuing from `heard`.
 pub(super) fn greedy(lattice: &mut impl Lattice, frames: usize, heard: &mut Heard) {
     for t in 0..frames {
         for said in 0.. {
@@ -47,8 +46,8 @@ pub(super) fn greedy(lattice: &mut impl Lattice, frames: usize, heard: &mut Hear
     }
 }
 
-/// Keeps so many label sequences after each frame; alignments of the same labels are added up. Gives
-/// the kept ones, the most probable first.
+/// Keeps this many label sequences after each frame; alignments of the same labels are added up.
+/// Returns the kept ones, the most probable first.
 pub(super) fn beam(lattice: &mut impl Lattice, frames: usize, size: usize) -> Vec<Heard> {
     let mut kept = BTreeMap::from([(Vec::new(), 0.0)]);
     for t in 0..frames {
@@ -68,7 +67,7 @@ pub(super) fn beam(lattice: &mut impl Lattice, frames: usize, size: usize) -> Ve
                     add(&mut longer, labels, score + f64::from(scores[symbol]));
                 }
             }
-            // What is less probable than all that is kept already cannot become more so.
+            // Anything less probable than everything kept already cannot become more probable.
             let bar = best(done.clone(), size);
             let bar = if bar.len() < size {
                 f64::NEG_INFINITY
@@ -129,7 +128,7 @@ fn numbers<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
     tensor.try_into_vec_as::<f32>().map_err(unread)
 }
 
-/// Prediction network and joiner on the host, where the small steps of a search are at home.
+/// The prediction network and the joiner on the host, where the small steps of a search are fast.
 #[derive(Debug, Clone)]
 pub struct Search {
     embedding: Vec<f32>,
@@ -141,7 +140,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// The search of a model as it is now.
+    /// The search for a model as it is now.
     pub fn new(model: &Recogniser) -> Result<Self> {
         let embedding = model.embedding.weight.val();
         let prediction = embedding.dims()[1];
@@ -174,7 +173,7 @@ impl Search {
         Ok(lengths.par_iter().enumerate().map(one).collect())
     }
 
-    /// Goes on greedily from what was heard before these frames of one utterance.
+    /// Continues greedily from what was recognised before these frames of one utterance.
     pub fn go_on(&self, model: &Recogniser, states: Tensor<3>, heard: Heard) -> Result<Heard> {
         let rows = model.joint_encoder.forward(states);
         let frames = rows.dims()[1];
@@ -190,7 +189,7 @@ impl Search {
         beam(&mut lattice, frames, size).into_iter().next().unwrap_or_default()
     }
 
-    /// What the joiner gets from the last labels.
+    /// The joiner's input from the last labels.
     fn remember(&self, last: &[usize]) -> Vec<f32> {
         let seen: Vec<f32> = last
             .iter()
@@ -230,7 +229,7 @@ impl Lattice for Joiner<'_> {
 mod tests {
     use super::*;
 
-    /// Two frames whose scores are given for each number of labels said.
+    /// Two frames with given scores for each number of labels emitted.
     struct Made(fn(usize, &[usize]) -> [f32; 3]);
 
     impl Lattice for Made {
@@ -239,7 +238,8 @@ mod tests {
         }
     }
 
-    /// The label 1 is never the best single step, but comes by two alignments: greedy search misses it.
+    /// Label 1 is never the best single step but is reached by two alignments, so greedy search misses
+    /// it.
     #[test]
     fn a_beam_adds_up_alignments() {
         let mut made = Made(|_, labels| match labels {
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(found[0].labels, [1]);
         assert!((found[0].score.exp() - (0.45 + 0.55 * 0.45)).abs() < 1e-6);
         assert_eq!(found[1].labels, [0; 0]);
-        // A beam of one keeps the better prefix after the first frame, which is that of nothing.
+        // A beam of one keeps the better prefix after the first frame, which is the empty one.
         assert_eq!(beam(&mut made, 2, 1)[0].labels, [0; 0]);
     }
 
@@ -272,7 +272,7 @@ mod tests {
         assert!((heard.score.exp() - 0.8 * 0.7 * 0.9).abs() < 1e-6);
         assert!((heard.confidence() - (0.8 * 0.7 * 0.9_f64).cbrt()).abs() < 1e-6);
         assert_eq!(beam(&mut made, 1, 5)[0].labels, [1, 2]);
-        // A symbol that is always the best is not said forever.
+        // A symbol that is always the best is not emitted forever.
         let mut endless = Made(|_, _| [0.1, 0.8, 0.1]);
         let mut heard = Heard::default();
         greedy(&mut endless, 2, &mut heard);

@@ -1,4 +1,4 @@
-//! Using a speech recogniser: transcripts of files, and errors on a manifest.
+//! Using a speech recogniser: transcribing files, and errors on a manifest.
 
 use super::device;
 use crate::audio::{Features, FrontEnd, Recording};
@@ -9,10 +9,10 @@ use favor_nn::LayerOptions;
 use rayon::prelude::*;
 use std::path::PathBuf;
 
-/// Frames of a second.
+/// Frames per second.
 const FRAME_RATE: f64 = 100.0;
 
-/// Seconds to either side of a piece that its frames are heard with.
+/// Seconds of context on either side of a piece.
 const CONTEXT: f64 = 2.0;
 
 /// The recordings of utterances.
@@ -20,7 +20,7 @@ pub(super) fn read_all(front: &FrontEnd, utterances: &[Utterance]) -> Result<Vec
     utterances.par_iter().map(|u| front.read(&u.path)).collect()
 }
 
-/// Files to be transcribed.
+/// Files to transcribe.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TranscribeRequest {
@@ -28,11 +28,11 @@ pub struct TranscribeRequest {
     pub model: PathBuf,
     /// `.wav`, `.flac` or `.npy` files.
     pub files: Vec<PathBuf>,
-    /// Another attention than the model was trained with.
+    /// An attention other than the one the model was trained with.
     pub attention: Option<LayerOptions>,
-    /// Label sequences that are followed; one is a greedy search.
+    /// The width of the beam; one is a greedy search.
     pub beam: usize,
-    /// Listen in pieces of so many seconds, as to a stream.
+    /// Transcribe in pieces of this many seconds, like a stream.
     pub piece: Option<f64>,
 }
 
@@ -51,14 +51,14 @@ impl TranscribeRequest {
     }
 }
 
-/// What is said in a file.
+/// The transcript of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spoken {
     /// The file.
     pub path: PathBuf,
     /// The text.
     pub text: String,
-    /// Between 0 and 1.
+    /// The confidence, between 0 and 1.
     pub confidence: f64,
 }
 
@@ -78,7 +78,7 @@ fn load(path: &std::path::Path, attention: Option<LayerOptions>) -> Result<Speec
     Ok(model)
 }
 
-/// What is said in files. With pieces, `partial` is told the text so far.
+/// Transcribes files. With pieces, `partial` is called with the text so far.
 pub fn transcribe(
     request: &TranscribeRequest,
     listener: &Listener<'_>,
@@ -117,7 +117,7 @@ pub fn transcribe(
     Ok(files.map(|(path, heard)| Spoken::new(path, &model, heard)).collect())
 }
 
-/// A manifest to be judged by.
+/// A manifest to evaluate on.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EvaluateRequest {
@@ -125,11 +125,11 @@ pub struct EvaluateRequest {
     pub model: PathBuf,
     /// The manifest.
     pub data: PathBuf,
-    /// Another attention than the model was trained with.
+    /// An attention other than the one the model was trained with.
     pub attention: Option<LayerOptions>,
-    /// Label sequences that are followed; one is a greedy search.
+    /// The width of the beam; one is a greedy search.
     pub beam: usize,
-    /// Decides the samples of the bootstrap.
+    /// The seed of the bootstrap samples.
     pub seed: u64,
 }
 
@@ -148,12 +148,12 @@ impl EvaluateRequest {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluated {
     /// The errors.
     pub errors: Errors,
-    /// What was said, and what was heard.
+    /// The truth and the recognised text.
     pub utterances: Vec<(String, Spoken)>,
     /// Seconds of speech, and seconds that the model took.
     pub seconds: [f64; 2],

@@ -1,4 +1,4 @@
-//! What the commands do: plain data in, a report out.
+//! What the commands do: they take plain data and return a report.
 
 mod listen;
 mod nst;

@@ -1,6 +1,6 @@
 //! Noisy student training (D. Park et al., "Improved noisy student training for automatic speech
-//! recognition", 2020): a teacher labels utterances without labels, a student learns from those it was
-//! sure of, beside the labelled ones, all changed at random; then the student becomes the teacher.
+//! recognition", 2020): a teacher labels unlabelled utterances, a student learns from those the teacher was
+//! sure of and from the labelled ones, all augmented; then the student becomes the teacher.
 
 use super::device;
 use super::listen::read_all;
@@ -17,8 +17,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Texts that a teacher follows. A greedy search knows the probability of one alignment alone, and would
-/// take a word that could begin in either of two frames for a doubtful one.
+/// The width of the teacher's beam. A greedy search only knows the probability of one alignment, and would
+/// doubt a word that could start in either of two frames.
 const BEAM: usize = 4;
 
 /// What to learn from, and how.
@@ -27,19 +27,19 @@ const BEAM: usize = 4;
 pub struct NstRequest {
     /// The manifest with labels.
     pub labelled: PathBuf,
-    /// The manifest without; texts that it may have are not looked at.
+    /// The manifest without labels; any texts in it are ignored.
     pub unlabelled: PathBuf,
-    /// A manifest to be judged by.
+    /// A manifest to evaluate on.
     pub test: Option<PathBuf>,
-    /// Where a folder for each generation is made.
+    /// Where a folder for each generation is created.
     pub out: PathBuf,
     /// The attention.
     pub attention: LayerOptions,
     /// How each generation is trained.
     pub options: TrainOptions,
-    /// Students after the first teacher.
+    /// The number of students after the first teacher.
     pub generations: u64,
-    /// Labels of which the teacher was less sure are left out.
+    /// Labels that the teacher was less sure of are left out.
     pub confidence: f64,
 }
 
@@ -55,7 +55,7 @@ setters! { NstRequest {
 } }
 
 impl NstRequest {
-    /// Two students after a teacher, with labels of which it was sure to 0.8.
+    /// Two students after a teacher, with labels it was sure of to 0.8.
     pub fn new(
         labelled: impl Into<PathBuf>,
         unlabelled: impl Into<PathBuf>,
@@ -79,7 +79,7 @@ impl NstRequest {
 pub struct Generation {
     /// From 0.
     pub generation: u64,
-    /// Utterances that got a label, of all without one.
+    /// The number of unlabelled utterances that got a label.
     pub labelled: [usize; 2],
     /// On the test utterances.
     pub errors: Option<Errors>,
@@ -87,14 +87,14 @@ pub struct Generation {
     pub seconds: f64,
 }
 
-/// A generation with what it was asked for, as it is kept.
+/// A generation and its request, as stored.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     request: String,
     generation: Generation,
 }
 
-/// Trains a teacher and its students. The same request goes on where it was stopped.
+/// Trains a teacher and its students. The same request resumes where it was stopped.
 pub fn nst(request: &NstRequest, watch: Watch<'_>) -> Result<Vec<Generation>> {
     if !(0.0..=1.0).contains(&request.confidence) {
         let reason = format!("{} is not between 0 and 1", request.confidence);
@@ -126,14 +126,14 @@ pub fn nst(request: &NstRequest, watch: Watch<'_>) -> Result<Vec<Generation>> {
             let teacher = request.out.join(format!("generation-{}", generation - 1));
             let sure = label(&teacher, &unlabelled, request.confidence)?;
             labelled[0] = sure.len();
-            // A list without any utterance is not a manifest; then the student learns what its teacher did.
+            // An empty list is not a manifest; the student then learns from the same data as its teacher.
             if !sure.is_empty() {
                 let path = folder.join("labelled-by-teacher.jsonl");
                 Manifest::write(&path, &sure)?;
                 data.push(path);
             }
         }
-        // Every generation begins with weights of its own.
+        // Every generation starts with new weights.
         let seed = request.options.seed.wrapping_add(generation << 16);
         let request = TrainRequest::new(data, &folder)
             .test(request.test.clone())
@@ -164,7 +164,7 @@ fn known(folder: &Path, described: &str) -> Result<Option<Generation>> {
     Ok(Some(kept.generation))
 }
 
-/// The utterances of which the teacher is sure, with the texts that it heard.
+/// The utterances that the teacher is sure of, with the texts it recognised.
 fn label(teacher: &Path, unlabelled: &Manifest, confidence: f64) -> Result<Vec<Utterance>> {
     let model = SpeechModel::load(teacher, &device())?;
     let recordings = read_all(&model.front, &unlabelled.utterances)?;

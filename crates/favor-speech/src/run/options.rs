@@ -6,7 +6,7 @@ use favor_io::setters;
 use favor_nn::Positions;
 use serde::{Deserialize, Serialize};
 
-/// Characters that the prediction network remembers, where labels are characters.
+/// The number of characters that the prediction network remembers, if labels are characters.
 const CHARACTERS: usize = 5;
 
 /// How large a model is.
@@ -38,31 +38,31 @@ impl std::str::FromStr for Size {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrainOptions {
-    /// What labels stand for.
+    /// The units of the labels.
     pub units: Units,
     /// How large the model is.
     pub size: Size,
     /// Another width, number of blocks and number of heads.
     pub shape: Option<[usize; 3]>,
-    /// What attention knows about places.
+    /// How attention encodes positions.
     pub positions: Positions,
-    /// The fraction of numbers that training drops.
+    /// The dropout rate.
     pub dropout: f64,
-    /// Times that every utterance is heard.
+    /// The number of epochs.
     pub epochs: u64,
-    /// Utterances of a step.
+    /// Utterances per step.
     pub batch: usize,
-    /// The peak of the rate.
+    /// The peak learning rate.
     pub rate: f64,
-    /// The fraction of steps in which the rate rises.
+    /// The fraction of steps in which the learning rate rises.
     pub warmup: f64,
-    /// The fraction of epochs, at the beginning, in which words are spread evenly over loud frames.
+    /// The fraction of epochs, at the start, in which words are spread evenly over loud frames.
     pub spread: f64,
-    /// How utterances are changed at random.
+    /// How utterances are augmented.
     pub augment: Augment,
-    /// After so many epochs the test utterances are listened to, and after the last.
+    /// The test utterances are evaluated every this many epochs, and after the last.
     pub judge: u64,
-    /// Decides weights, order, dropout and changes.
+    /// The seed of weights, order, dropout and augmentation.
     pub seed: u64,
 }
 
@@ -119,8 +119,8 @@ impl TrainOptions {
         Ok(())
     }
 
-    /// Epochs with a first guess of the alignment, for words alone: characters are less alike in length, and
-    /// ten utterances were learned by heart later with it.
+    /// Epochs with a first guess of the alignment, for words only: characters vary more in length, and with
+    /// it ten utterances were memorised later.
     pub(super) fn guessed_epochs(&self) -> u64 {
         match self.units {
             Units::Words => (self.spread * self.epochs as f64).round() as u64,

@@ -1,5 +1,5 @@
 //! The paper's comparison of attentions in speech recognition (Figure 7), on AN4: trained on all labels,
-//! and by noisy students with half of the labels hidden.
+//! and as noisy students with half of the labels hidden.
 
 use super::nst::{NstRequest, nst};
 use super::options::TrainOptions;
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub enum Mode {
     /// On all labels.
     Trans,
-    /// With half of the labels hidden, by noisy students.
+    /// As noisy students, with half of the labels hidden.
     Nst,
 }
 
@@ -52,7 +52,7 @@ impl std::str::FromStr for Mode {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SpeechRequest {
-    /// The folder that holds the corpus `an4`.
+    /// The folder with the corpus `an4`.
     pub data: PathBuf,
     /// Where results are kept.
     pub out: PathBuf,
@@ -60,17 +60,17 @@ pub struct SpeechRequest {
     pub modes: Vec<Mode>,
     /// The attentions.
     pub attentions: Vec<Attention>,
-    /// Numbers of features.
+    /// The numbers of features.
     pub features: Vec<usize>,
     /// The number of seeds, from 0.
     pub seeds: u64,
     /// How to train; the seed is overwritten.
     pub options: TrainOptions,
-    /// After so many steps maps are fitted again.
+    /// Maps are fitted again every this many steps.
     pub redraw: Option<u64>,
-    /// Students of noisy student training.
+    /// The number of students in noisy student training.
     pub generations: u64,
-    /// Labels of which a teacher was less sure are left out.
+    /// Labels that a teacher was less sure of are left out.
     pub confidence: f64,
 }
 
@@ -114,7 +114,7 @@ pub struct SpeechCell {
     pub mode: Mode,
     /// The attention.
     pub attention: Attention,
-    /// The number of features; 0 for attentions without.
+    /// The number of features; 0 for attentions without features.
     pub features: usize,
     /// The seed.
     pub seed: u64,
@@ -257,7 +257,7 @@ pub struct SpeechReport {
     pub cells: Vec<(SpeechCell, Errors, f64)>,
 }
 
-/// Runs the cells that have no result yet, and writes and gives all.
+/// Runs the cells that have no result yet, and writes and returns all.
 pub fn reproduce(request: &SpeechRequest, watch: Watch<'_>) -> Result<SpeechReport> {
     request.check()?;
     request.prepare()?;
@@ -291,7 +291,7 @@ impl SpeechReport {
     }
 
     /// Means and standard deviations over seeds, in per cent: one row per attention, mode and number of
-    /// features. The range is that of other test utterances, the mean over seeds.
+    /// features. The range is over resampled test utterances, averaged over seeds.
     pub fn to_markdown(&self) -> String {
         let mut out =
             "| attention | training | M | WER % | range | normalised WER % | CER % | seeds |\n\

@@ -24,10 +24,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The stream that changes utterances.
+/// The random stream of augmentation.
 const PURPOSE: u64 = 0x736f_756e;
 
-/// Steps that are timed to say how long a training takes.
+/// Steps timed to estimate how long training takes.
 const TIMED: usize = 5;
 
 /// What to train on what.
@@ -36,7 +36,7 @@ const TIMED: usize = 5;
 pub struct TrainRequest {
     /// Manifests to learn from.
     pub data: Vec<PathBuf>,
-    /// A manifest to be judged by.
+    /// A manifest to evaluate on.
     pub test: Option<PathBuf>,
     /// Where the model is written.
     pub out: PathBuf,
@@ -55,7 +55,7 @@ setters! { TrainRequest {
 } }
 
 impl TrainRequest {
-    /// What these manifests say, with the usual attention and settings.
+    /// Training on these manifests, with the default attention and settings.
     pub fn new(data: Vec<PathBuf>, out: impl Into<PathBuf>) -> Self {
         Self {
             data,
@@ -67,33 +67,33 @@ impl TrainRequest {
     }
 }
 
-/// One line of a training's log.
+/// One line of the training log.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Epoch {
-    /// Epochs made.
+    /// Epochs finished.
     pub epoch: u64,
     /// The running mean of the loss.
     pub loss: f64,
-    /// The word error rate on the test utterances, where they were listened to.
+    /// The word error rate on the test utterances, if they were evaluated.
     pub wer: Option<f64>,
-    /// Seconds that this epoch took.
+    /// The duration of this epoch in seconds.
     pub seconds: f64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone)]
 pub struct Trained {
     /// Every epoch.
     pub epochs: Vec<Epoch>,
     /// On the test utterances, at the end.
     pub errors: Option<Errors>,
-    /// Utterances learned from.
+    /// The number of training utterances.
     pub utterances: usize,
-    /// Weights of the model.
+    /// The number of weights of the model.
     pub weights: usize,
 }
 
-/// Recordings and labels, ready to be learned.
+/// Recordings and labels, ready for training.
 struct Training {
     front: FrontEnd,
     vocabulary: Vocabulary,
@@ -143,7 +143,7 @@ impl Training {
         })
     }
 
-    /// The trainer of the first step.
+    /// The trainer before the first step.
     fn trainer(&self, attention: LayerOptions) -> Result<Trainer<Recogniser>> {
         let TrainOptions { epochs, rate, warmup, seed, .. } = self.options;
         let device = device().autodiff();
@@ -156,8 +156,8 @@ impl Training {
         Trainer::new(network, schedule, adam, seed)
     }
 
-    /// The loss of these utterances, each changed as seed, epoch and its number say; not yet changed in
-    /// the epochs with a first guess of the alignment.
+    /// The loss of these utterances, each augmented according to the seed, the epoch and its number;
+    /// not augmented in the epochs with a first guess of the alignment.
     fn loss(&self, model: &Recogniser, epoch: u64, chosen: &[usize]) -> Result<Tensor<1>> {
         let guessed = epoch < self.options.guessed_epochs();
         let changed = |i: &usize| {
@@ -195,7 +195,7 @@ impl Training {
     }
 }
 
-/// Trains a recogniser and writes it. The same request goes on from its checkpoint.
+/// Trains a recogniser and writes it. The same request resumes from its checkpoint.
 pub fn train(request: &TrainRequest, watch: Watch<'_>) -> Result<Trained> {
     let training = Training::new(request)?;
     let TrainOptions { epochs, judge, .. } = request.options;
@@ -248,14 +248,14 @@ pub fn train(request: &TrainRequest, watch: Watch<'_>) -> Result<Trained> {
     Ok(Trained { epochs: lines, errors, utterances, weights })
 }
 
-/// About how long a training takes: a few steps are made, after one that is not timed.
+/// Estimates how long training takes: times a few steps, after one that is not timed.
 pub(super) fn expected_time(request: &TrainRequest) -> Result<Duration> {
     let training = Training::new(request)?;
     let mut trainer = training.trainer(request.attention)?;
     let order = training.batches.epoch(0);
     let mut start = Instant::now();
     for (step, batch) in order.iter().take(1 + TIMED).enumerate() {
-        // By the loss of the last epoch, which is that of most.
+        // With the loss of the last epoch, which most epochs use.
         trainer.step(|model| training.loss(model, request.options.epochs - 1, batch))?;
         if step == 0 {
             start = Instant::now();
@@ -276,7 +276,7 @@ fn write_log(path: &Path, lines: &[Epoch]) -> Result<()> {
     Ok(write_atomically(path, text.as_bytes())?)
 }
 
-/// The lines of the epochs before a run goes on; a missing log is started again.
+/// The lines of the epochs before a run resumes; a missing log is started again.
 fn read_log(path: &Path, epochs: u64) -> Vec<Epoch> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let line = |line: &str| {

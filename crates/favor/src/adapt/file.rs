@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 const KIND: Kind = Kind::new("favor.adaptive_maps", "state of adaptive maps", 2);
 
-/// The array of the file of maps that were given.
+/// The name of the array that holds maps from elsewhere.
 const GIVEN: &str = "maps";
 
 impl AdaptiveMaps {
@@ -41,7 +41,7 @@ impl AdaptiveMaps {
         KIND.write(&self.head, arrays)
     }
 
-    /// Takes up a state where [`AdaptiveMaps::to_bytes`] left it.
+    /// Restores a state written by [`AdaptiveMaps::to_bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let file = KIND.read::<State>(bytes)?;
         let head = file.contents;

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 /// One map per head, fitted to these queries and keys. `mask` is `batch × keys`, false at padding, which
-/// enters no statistic; where there are as many queries as keys, as in self-attention, it is theirs too.
+/// enters no statistic; if there are as many queries as keys, as in self-attention, it applies to the
+/// queries too.
 ///
 /// ```
 /// use favor::{Family, FeatureSpec, Kernel, Tensor, fit_heads};
@@ -36,8 +37,8 @@ pub fn fit_heads<T: Scalar>(
     fit_all(spec, &moments_of_heads(q, k, mask)?)
 }
 
-/// One map per sequence and head, each fitted to its own queries and keys; else as [`fit_heads`]. Not for
-/// causal attention: such a map carries the future into the past.
+/// One map per sequence and head, each fitted to its own queries and keys; otherwise like [`fit_heads`].
+/// Not for causal attention: such a map leaks the future into the past.
 ///
 /// ```
 /// use favor::{Family, FeatureSpec, Kernel, Tensor, fit_sequences};
@@ -66,7 +67,7 @@ pub fn fit_sequences<T: Scalar>(
         .collect()
 }
 
-/// One map per head, kept in step with the data. At evaluation nothing changes.
+/// One map per head, kept in step with the data. Evaluation changes nothing.
 ///
 /// ```
 /// use favor::{AdaptiveMaps, Family, FeatureSpec, Kernel, MapPolicy, Redraw, Tensor};
@@ -82,15 +83,15 @@ pub fn fit_sequences<T: Scalar>(
 #[derive(Debug, Clone)]
 pub struct AdaptiveMaps {
     head: State,
-    /// Moments of queries and keys for each head, once there were any.
+    /// Moments of the queries and keys of each head, once there are any.
     moments: Vec<(Moments, Moments)>,
-    /// Maps from elsewhere, in the place of those of the moments until the next draw.
+    /// Maps from elsewhere, used instead of the fitted ones until the next draw.
     given: Option<Vec<FeatureMap>>,
-    /// The maps of these moments and this draw, made when they are asked for.
+    /// The maps for these moments and this draw, made on demand.
     fitted: OnceLock<Vec<FeatureMap>>,
 }
 
-/// All but the moments and what follows from them.
+/// Everything except the moments and what follows from them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct State {
     spec: FeatureSpec,
@@ -102,13 +103,13 @@ struct State {
     /// The draw of the maps, as an offset to the seed.
     draw: u64,
     frozen: bool,
-    /// The batches of the calibration that is going on.
+    /// The batches of the calibration in progress.
     calibration: Option<u64>,
 }
 
 impl AdaptiveMaps {
-    /// Maps of one kind for heads of one dimension. Before the first call they know nothing of the data:
-    /// right on average, but noisier.
+    /// Maps of one kind for heads of one dimension. Before the first call they know nothing about the
+    /// data: unbiased, but noisier.
     pub fn new(spec: FeatureSpec, heads: usize, dim: usize, policy: MapPolicy) -> Result<Self> {
         if heads == 0 || dim == 0 {
             let reason =
@@ -121,12 +122,12 @@ impl AdaptiveMaps {
         Ok(Self { head, moments: vec![], given: None, fitted: OnceLock::new() })
     }
 
-    /// How the maps follow the training.
+    /// How the maps follow training.
     pub fn policy(&self) -> MapPolicy {
         self.head.policy
     }
 
-    /// The kind of the maps; the seed is that of the first draw.
+    /// The kind of maps; the seed is that of the first draw.
     pub fn spec(&self) -> &FeatureSpec {
         &self.head.spec
     }
@@ -147,8 +148,8 @@ impl AdaptiveMaps {
     }
 
     /// The maps for one training call: one per head, or with [`Statistics::PerSequence`] one per sequence
-    /// and head. `mask` is `batch × keys`, false at padding, which enters no statistic. Where there are
-    /// as many queries as keys, as in self-attention, it is theirs too.
+    /// and head. `mask` is `batch × keys`, false at padding, which enters no statistic. If there are as
+    /// many queries as keys, as in self-attention, it applies to the queries too.
     pub fn training<T: Scalar>(
         &mut self,
         q: Tensor<'_, T>,
@@ -164,7 +165,7 @@ impl AdaptiveMaps {
         } else {
             let own = self.own_maps(draw, q, k, mask)?;
             let new = moments_of_heads(q, k, mask)?;
-            // What a causal call may know: the calls before it, and the very first one nothing.
+            // What a causal call may know: the calls before it, and nothing for the very first one.
             let before = if causal { Some(self.fit(draw)?) } else { own };
             let moments = self.mixed(new)?;
             self.set(draw, Some(moments));
@@ -177,7 +178,7 @@ impl AdaptiveMaps {
         Ok(maps)
     }
 
-    /// The maps for an evaluation of these queries and keys: nothing is learned and nothing redrawn.
+    /// The maps for evaluating these queries and keys: nothing is learned and nothing redrawn.
     pub fn evaluation<T: Scalar>(
         &self,
         q: Tensor<'_, T>,
@@ -192,8 +193,8 @@ impl AdaptiveMaps {
         }
     }
 
-    /// The maps as they are: they know every training call, the last one too if it was causal, and
-    /// nothing of the data before the first.
+    /// The maps as they are: they reflect every training call, including the last one if it was causal,
+    /// and know nothing about the data before the first.
     pub fn maps(&self) -> Result<Vec<FeatureMap>> {
         if let Some(maps) = self.given.as_ref().or(self.fitted.get()) {
             return Ok(maps.clone());
@@ -202,8 +203,8 @@ impl AdaptiveMaps {
         Ok(self.fitted.get_or_init(|| maps).clone())
     }
 
-    /// Puts maps from elsewhere, such as learned ones, in the place of the fitted ones: one per head. They
-    /// stay until the next draw or the next batch of a calibration; statistics are gathered as before.
+    /// Replaces the fitted maps with others, such as learned ones: one per head. They stay until the next
+    /// draw or the next batch of a calibration; statistics are gathered as before.
     pub fn set_maps(&mut self, maps: Vec<FeatureMap>) -> Result<()> {
         let State { heads, dim, .. } = self.head;
         if maps.len() != heads || maps.iter().any(|map| map.dim() != dim) {
@@ -216,25 +217,25 @@ impl AdaptiveMaps {
         Ok(())
     }
 
-    /// Begins a calibration. The statistics stay as they are until its first batch replaces them.
+    /// Starts a calibration. The statistics do not change until its first batch replaces them.
     pub fn begin_calibration(&mut self) {
         self.head.calibration = Some(0);
     }
 
-    /// Whether a calibration is going on.
+    /// Whether a calibration is in progress.
     pub fn is_calibrating(&self) -> bool {
         self.head.calibration.is_some()
     }
 
-    /// Adds a batch to the statistics of a calibration, which replace those from before it. Begins a
-    /// calibration if none is going on.
+    /// Adds a batch to the statistics of a calibration, which replace the earlier ones. Starts a
+    /// calibration if none is in progress.
     pub fn calibrate<T: Scalar>(
         &mut self,
         q: Tensor<'_, T>,
         k: Tensor<'_, T>,
         mask: Option<&[bool]>,
     ) -> Result<()> {
-        // What calibration sees is not what maps are used on: it may look at whole sequences.
+        // Maps are not used on calibration data, so calibration may look at whole sequences.
         check_inputs((self.head.heads, self.head.dim), q, k, mask)?;
         let new = moments_of_heads(q, k, mask)?;
         let batches = self.head.calibration.unwrap_or(0);
@@ -245,8 +246,8 @@ impl AdaptiveMaps {
         Ok(())
     }
 
-    /// Ends a calibration. [`Statistics::Calibrated`] stay as they are from now on; a running average
-    /// goes on from them.
+    /// Ends a calibration. [`Statistics::Calibrated`] do not change from now on; a running average
+    /// continues from them.
     pub fn end_calibration(&mut self) {
         self.head.calibration = None;
         if self.head.policy.statistics == Statistics::Calibrated {
@@ -254,7 +255,7 @@ impl AdaptiveMaps {
         }
     }
 
-    /// Ends the learning of statistics; redrawing goes on.
+    /// Stops gathering statistics; redrawing continues.
     pub fn freeze(&mut self) {
         self.head.frozen = true;
     }
@@ -284,7 +285,7 @@ impl AdaptiveMaps {
         self.fitted = OnceLock::new();
     }
 
-    /// The maps of the moments learned so far, or of a standard normal set if there are none.
+    /// The maps for the moments gathered so far, or for standard normal data if there are none.
     fn fit(&self, draw: u64) -> Result<Vec<FeatureMap>> {
         let State { spec, heads, dim, .. } = self.head;
         let spec = spec.seed(spec.seed.wrapping_add(draw));
@@ -297,7 +298,7 @@ impl AdaptiveMaps {
         Ok(vec![map; heads])
     }
 
-    /// The statistics after a call with these.
+    /// The statistics after a call with these moments.
     fn mixed(&self, new: Vec<(Moments, Moments)>) -> Result<Vec<(Moments, Moments)>> {
         let State { policy, .. } = self.head;
         if self.moments.is_empty() {
@@ -316,7 +317,7 @@ impl AdaptiveMaps {
         }
     }
 
-    /// With [`Statistics::PerSequence`] the maps of the sequences' own statistics.
+    /// With [`Statistics::PerSequence`], the maps for each sequence's own statistics.
     fn own_maps<T: Scalar>(
         &self,
         draw: u64,

@@ -23,7 +23,7 @@ pub(super) fn averaged(
     new: Vec<(Moments, Moments)>,
     keep: f64,
 ) -> Result<Vec<(Moments, Moments)>> {
-    // A set of padding alone has no weight, and no share.
+    // A set of nothing but padding has no weight, and no share.
     let side = |old: &Moments, new: &Moments| -> Result<Moments> {
         if new.weight() == 0.0 {
             return Ok(old.clone());
@@ -72,7 +72,7 @@ pub(super) fn moments_of_sequence<T: Scalar>(
     }
 }
 
-/// The padding of the queries: that of the keys, where they are as many.
+/// The padding of the queries: that of the keys, if there are as many.
 pub(super) fn query_mask<'m, T: Scalar>(
     q: Tensor<'_, T>,
     k: Tensor<'_, T>,

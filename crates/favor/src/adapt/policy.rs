@@ -16,17 +16,16 @@ pub enum Redraw {
 /// Where the statistics of queries and keys come from.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Statistics {
-    /// Each sequence's own. Not for causal attention: they would carry the future into the past.
+    /// Each sequence's own. Not for causal attention: they would leak the future into the past.
     PerSequence,
     /// The batch's. Not for causal attention either.
     PerBatch,
-    /// A running average over training calls. Maps are fitted when ω is drawn again (with
-    /// [`Redraw::Never`] at the first call alone), and only then do statistics cost anything: of what was
-    /// before, as much is kept as if every call in between had been averaged. A causal call uses the
-    /// average before it.
+    /// A running average over training calls. Maps are fitted when ω is drawn again (with [`Redraw::Never`],
+    /// only at the first call), and only then do statistics cost anything: as much of the old average is kept
+    /// as if every call in between had been averaged. A causal call uses the average before it.
     Running {
-        /// What each call keeps of the average: between 0 (only the last call counts) and 1 (nothing
-        /// is forgotten).
+        /// The fraction of the average that each call keeps: between 0 (only the last call counts) and 1
+        /// (nothing is forgotten).
         keep: f64,
     },
     /// The average of all calls until [`AdaptiveMaps::freeze`](super::AdaptiveMaps::freeze), or of calibration.
@@ -39,7 +38,7 @@ impl Default for Statistics {
     }
 }
 
-/// How maps follow the training.
+/// How maps follow training.
 ///
 /// ```
 /// use favor::{MapPolicy, Redraw, Statistics};

@@ -1,4 +1,4 @@
-//! Exact or features, head by head, decided beforehand and reported.
+//! Exact or features, head by head, decided in advance and reported.
 
 use super::head::Head;
 use super::{AttentionOptions, ExactKeys, Method, Qkv, plan::Plan};
@@ -8,22 +8,22 @@ use crate::engine::tensor::{Scalar, Strided};
 use crate::{FeatureMap, Float, Matrix, Result};
 use rayon::prelude::*;
 
-/// Queries and keys that a prediction looks at.
+/// Number of queries and keys that a prediction looks at.
 const SAMPLE: (usize, usize) = (4, 128);
 
 /// How one head of one sequence is computed, and why.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Choice {
-    /// By features: the predicted relative error of the output is within the tolerance.
+    /// By features: the predicted relative output error is within the tolerance.
     Features {
         /// The prediction.
         predicted_error: f64,
     },
-    /// Exactly, because that is no more work at this length.
+    /// Exactly, because it is no more work at this length.
     ExactIsShort,
-    /// Exactly, because features would be too far off.
+    /// Exactly, because features would be too inaccurate.
     ExactIsNeeded {
-        /// The predicted relative error of the output by features.
+        /// The predicted relative output error of features.
         predicted_error: f64,
     },
 }
@@ -34,7 +34,7 @@ impl Choice {
         !matches!(self, Self::Features { .. })
     }
 
-    /// All keys of a head that is computed exactly, none of the others: for [`Method::Hybrid`].
+    /// All keys for an exact head, none for the others, to pass to [`Method::Hybrid`].
     pub fn exact_keys(&self) -> ExactKeys {
         if self.is_exact() { ExactKeys::ALL } else { ExactKeys::NONE }
     }
@@ -54,10 +54,10 @@ impl std::fmt::Display for Choice {
     }
 }
 
-/// Decides for each head of each sequence, in the order `[batch, heads, sequences]`, whether features
-/// are accurate enough: exact where it is no more work, or where the predicted relative error of the
-/// output, from a small sample, is above `tolerance`. Choose once and reuse the choices where inputs are
-/// alike, as between the steps of a training run.
+/// Decides for each head of each sequence, in the order `[batch, heads, sequences]`, whether features are
+/// accurate enough: a head is exact if that is no more work, or if the predicted relative output error,
+/// from a small sample, is above `tolerance`. Choose once and reuse the choices for similar inputs, such
+/// as the steps of a training run.
 ///
 /// ```
 /// use favor::{AttentionOptions, Choice, Family, FeatureSpec, Kernel, Method, Moments, Qkv, Rows, Tensor};
@@ -118,7 +118,7 @@ fn choose<T: Scalar>(
         attention_error(map, q.view(), k.view(), v.view())?
     } else {
         let prediction = predict(&Estimator::of(map)?, q.view(), k.view(), Some(v.view()))?;
-        // No prediction (a trigonometric map), or nothing to predict (outputs of zero): no objection.
+        // No prediction (a trigonometric map), or nothing to predict (zero outputs): use features.
         prediction.and_then(|p| p.output_error(map.features() as f64)).unwrap_or(0.0)
     };
     Ok(if predicted_error <= tolerance {

@@ -1,8 +1,8 @@
-//! Which keys of a head are attended exactly, beside the features that carry the rest.
+//! Which keys of a head are attended exactly; features carry the rest.
 
 use serde::{Deserialize, Serialize};
 
-/// The keys that a query attends exactly. All others come in by features, in one normalisation:
+/// The keys that a query attends exactly. Features carry all others, in one normalisation:
 ///
 /// ```text
 /// out_i = ( Σ_{j∈E_i} k_ij v_j + Σ_{j∉E_i} k̂_ij v_j ) / ( the same with v = 1 )
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// `E_i` is the union of a window around the query, a few keys that are exact for every query, and the
 /// members of the *slots* that the query prefers. A slot is a feature: its members are the keys for which
 /// it is largest, and a query prefers the slots that contribute most to its own normaliser. Finding them
-/// takes no more than the sums over the keys, so attention stays linear in the length.
+/// takes only the sums over the keys, so attention stays linear in the length.
 ///
 /// ```
 /// use favor::ExactKeys;
@@ -26,9 +26,9 @@ pub struct ExactKeys {
     /// Keys that are exact for every query: a quarter of them, rounded up, are the first tokens, and the
     /// others those that a learned map estimates worst. With any other map, all are first tokens.
     pub global: usize,
-    /// Slots that a query prefers.
+    /// The number of slots that a query prefers.
     pub slots: usize,
-    /// Members of a slot.
+    /// The number of members per slot.
     pub members: usize,
 }
 
@@ -39,8 +39,8 @@ impl ExactKeys {
     /// Exact attention.
     pub const ALL: Self = Self { near: usize::MAX, ..Self::NONE };
 
-    /// Keys between two looks at them in causal attention: a query with `n` keys before it is routed by the
-    /// first `n − n mod BLOCK`, however the sequence is cut into calls. Masked keys do not count.
+    /// The block size for routing causal attention: a query with `n` keys before it is routed by the first
+    /// `n − n mod BLOCK`, however the sequence is split into calls. Masked keys do not count.
     pub const BLOCK: usize = 48;
 
     /// A window: keys at most this far away.
@@ -58,7 +58,7 @@ impl ExactKeys {
         Self { slots, members, ..self }
     }
 
-    /// Whether there are none: features alone.
+    /// Whether there are no exact keys: features alone.
     pub fn is_none(&self) -> bool {
         self.near == 0 && self.global == 0 && !self.is_routed()
     }
@@ -73,13 +73,13 @@ impl ExactKeys {
         self.slots > 0 && self.members > 0
     }
 
-    /// The most keys of a query, before those that are named twice are counted once.
+    /// The maximum number of exact keys per query, with duplicates counted twice.
     pub fn most(&self) -> usize {
         let window = if self.near == 0 { 0 } else { self.near.saturating_mul(2).saturating_add(1) };
         window.saturating_add(self.global).saturating_add(self.slots.saturating_mul(self.members))
     }
 
-    /// Of the global keys, how many are first tokens, and how many are those estimated worst.
+    /// How many of the global keys are first tokens, and how many are those estimated worst.
     pub(crate) fn split_global(&self, has_probes: bool) -> (usize, usize) {
         let first = if has_probes { self.global.div_ceil(4) } else { self.global };
         (first, self.global - first)

@@ -1,4 +1,4 @@
-//! One head of one sequence, by its own method.
+//! One head of one sequence, computed by its own method.
 
 use super::ExactKeys;
 use super::options::AttentionOptions;
@@ -24,12 +24,12 @@ pub(super) struct Head<'a, T> {
     pub(super) k: Strided<'a, T>,
     pub(super) v: Strided<'a, T>,
     pub(super) mask: Option<&'a [bool]>,
-    /// Heads that the call computes: with few of them a head is itself cut for the threads.
+    /// The number of heads in the call: if there are few, a head is itself split over threads.
     pub(super) of: usize,
 }
 
 impl<'a> HeadMethod<'a> {
-    /// The simplest way with these exact keys.
+    /// The simplest method with these exact keys.
     pub(super) fn new(map: &'a FeatureMap, exact: ExactKeys) -> Self {
         if exact.is_all() {
             Self::Exact(map.kernel())
@@ -69,7 +69,7 @@ impl<'a> HeadMethod<'a> {
     }
 }
 
-/// The engine, or the plain way where the engine's number format ends.
+/// The engine, or the reference implementation beyond the engine's number format.
 fn features<T: Scalar>(
     map: &FeatureMap,
     head: Head<'_, T>,
@@ -89,7 +89,7 @@ fn features<T: Scalar>(
     }
 }
 
-/// The engine, in `f64` where digits would be lost in `f32`, or the plain way where they would be even so.
+/// The engine, in `f64` if `f32` would lose digits, or the reference implementation if even `f64` would.
 fn hybrid<T: Scalar>(
     map: &FeatureMap,
     exact: ExactKeys,

@@ -1,4 +1,4 @@
-//! How attention is computed: exactly, by features, or by features with keys that are exact.
+//! How attention is computed: exactly, by features, or by features with exact keys.
 
 use super::plan::Plan;
 use super::{AttentionOptions, ExactKeys};
@@ -21,7 +21,7 @@ pub enum Method<'a> {
     Features(&'a [FeatureMap]),
     /// By features, with some keys of each query attended exactly, in one normalisation.
     Hybrid {
-        /// As for [`Method::Features`]; the map of a head that is exact throughout gives only its kernel.
+        /// As for [`Method::Features`]; for a fully exact head, only the kernel of its map is used.
         maps: &'a [FeatureMap],
         /// Which keys are exact: one entry for all heads, one per head, or one per sequence and head as
         /// [`choose_heads`](crate::choose_heads) orders them.

@@ -1,4 +1,4 @@
-//! The front door of attention: a [`Method`] and three functions on the same inputs and options.
+//! The entry points of attention: a [`Method`] and three functions with the same inputs and options.
 
 mod choose;
 mod exact_keys;
@@ -17,8 +17,8 @@ use crate::Result;
 use crate::engine::tensor::{Scalar, Tensor};
 use plan::Plan;
 
-/// The inputs of attention, each `[batch, heads, length, dim]`. Keys and values have one length, queries
-/// and keys one dimension.
+/// The inputs of attention, each `[batch, heads, length, dim]`. Keys and values have the same length,
+/// queries and keys the same dimension.
 ///
 /// ```
 /// use favor::{Qkv, Tensor};
@@ -45,11 +45,11 @@ impl<'a, T: Scalar> Qkv<'a, T> {
     }
 }
 
-/// Attention over tensors `[batch, heads, length, dim]`. The result is `[batch, heads, length, value
-/// dim]`, one number after the other. A query that sees no key gives zeros.
+/// Attention over tensors `[batch, heads, length, dim]`. The result is a contiguous
+/// `[batch, heads, length, value dim]`. A query that sees no key gives zeros.
 ///
-/// Fit maps on the same queries and keys for bidirectional attention; for causal attention fit them
-/// beforehand, on other data or on a prefix, since statistics of the whole sequence would carry the
+/// For bidirectional attention, fit maps on the same queries and keys. For causal attention, fit them
+/// beforehand, on other data or on a prefix, since statistics of the whole sequence would leak the
 /// future into the past.
 ///
 /// ```
@@ -78,8 +78,8 @@ pub fn attention<T: Scalar>(
     Ok(out)
 }
 
-/// [`attention`] into memory that is already there, which it overwrites: whoever computes the same
-/// shape again and again saves the allocation. After an error the memory may hold anything.
+/// [`attention`] into an existing buffer, which it overwrites. This saves the allocation for repeated
+/// calls of the same shape. After an error the buffer may hold anything.
 ///
 /// ```
 /// use favor::{AttentionOptions, Kernel, Method, Qkv, Tensor, attention_into};
@@ -100,7 +100,7 @@ pub fn attention_into<T: Scalar>(
     T::attention_into(method, inputs, options, out)
 }
 
-/// The gradients of attention, each shaped as its input, one number after the other.
+/// The gradients of attention, each contiguous and shaped like its input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gradients<T> {
     /// With respect to the queries.
@@ -112,7 +112,8 @@ pub struct Gradients<T> {
 }
 
 /// The gradients of [`attention`] with respect to queries, keys and values, given its output and the
-/// gradient of its output, both `[batch, heads, length, value dim]`. Maps and choices are constants.
+/// gradient of its output, both `[batch, heads, length, value dim]`. Maps and choices are treated as
+/// constants.
 ///
 /// ```
 /// use favor::{AttentionOptions, Kernel, Method, Qkv, Tensor, attention, attention_backward};

@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct AttentionOptions<'a> {
-    /// A query sees its own and earlier keys only.
+    /// A query sees only its own and earlier keys.
     pub causal: bool,
-    /// `batch × keys`, false where a key is padding: it is then in no sum.
+    /// `batch × keys`, false where a key is padding, which enters no sum.
     pub key_mask: Option<&'a [bool]>,
     /// Sequences packed one after the other along the length, in a batch of one: sequence `i` has
-    /// the tokens `offsets[i]..offsets[i+1]`, and sees nothing else.
+    /// the tokens `offsets[i]..offsets[i+1]` and sees nothing else.
     pub offsets: Option<&'a [usize]>,
-    /// The number of threads; rayon's own by default. No result depends on it.
+    /// The number of threads; rayon's default if not set. No result depends on it.
     pub threads: Option<usize>,
     /// Another thread may set this to true: no further head is then started, and the call ends with
     /// [`Error::Cancelled`].
@@ -29,12 +29,12 @@ pub struct AttentionOptions<'a> {
 }
 
 impl<'a> AttentionOptions<'a> {
-    /// Every query sees every key; rayon's threads.
+    /// Every query sees every key; rayon's default threads.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether a query sees its own and earlier keys only.
+    /// Whether a query sees only its own and earlier keys.
     pub fn causal(self, causal: bool) -> Self {
         Self { causal, ..self }
     }
@@ -44,7 +44,7 @@ impl<'a> AttentionOptions<'a> {
         Self { key_mask: mask, ..self }
     }
 
-    /// Where packed sequences begin and end.
+    /// Where packed sequences start and end.
     pub fn offsets(self, offsets: Option<&'a [usize]>) -> Self {
         Self { offsets, ..self }
     }

@@ -1,4 +1,4 @@
-//! Which head goes where: shapes, masks and threads of a call, checked once.
+//! The shapes, masks and threads of a call, checked once.
 
 use super::head::{Head, HeadMethod};
 use super::method::Method;
@@ -9,7 +9,7 @@ use crate::engine::tensor::{Scalar, Strided, Tensor};
 use crate::{Error, FeatureMap, Result, threads};
 use rayon::prelude::*;
 
-/// Checked shapes, and the heads that they make: every head of every sequence, in order.
+/// Checked shapes, and the resulting heads: every head of every sequence, in order.
 pub(super) struct Plan {
     /// Outputs: `[batch, heads, queries, value columns]`.
     shape: [usize; 4],
@@ -88,13 +88,13 @@ impl Plan {
         }
     }
 
-    /// The map of the head at this place in the order.
+    /// The map of the head with this index.
     pub(super) fn map<'m>(&self, maps: &'m [FeatureMap], place: usize) -> &'m FeatureMap {
         let SequenceHead { batch, head, .. } = self.parts[place];
         &maps[(batch * self.shape[1] + head) % maps.len()]
     }
 
-    /// How the head at this place in the order is computed.
+    /// How the head with this index is computed.
     pub(super) fn method<'m>(&self, method: &Method<'m>, place: usize) -> HeadMethod<'m> {
         match method {
             Method::Exact(kernel) => HeadMethod::Exact(*kernel),
@@ -135,7 +135,7 @@ impl Plan {
         }
     }
 
-    /// Outputs of all heads into `out`; `one` gets the head's place in the order and writes every
+    /// Writes the outputs of all heads to `out`; `one` gets the head's index and writes every
     /// number.
     pub(super) fn run_into<T: Scalar>(
         &self,

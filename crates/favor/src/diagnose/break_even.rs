@@ -1,10 +1,10 @@
 //! Where features and the exact kernel cost the same.
 
-/// Self-attention over this many tokens per feature is as fast exactly as by features: the median of the
+/// Self-attention over this many tokens per feature is as fast exact as with features: the median of the
 /// lengths measured in docs/benchmarks.md, "Where features begin to pay".
 const TOKENS_PER_FEATURE: f64 = 1.8;
 
-/// The same for causal attention, where the exact kernel leaves out half of its values.
+/// The same for causal attention, where the exact kernel skips half of its values.
 const CAUSAL_TOKENS_PER_FEATURE: f64 = 3.1;
 
 /// The number of features at which they cost as much as the exact kernel of this many queries and
@@ -19,6 +19,6 @@ const CAUSAL_TOKENS_PER_FEATURE: f64 = 3.1;
 pub fn break_even(queries: usize, keys: usize, causal: bool) -> f64 {
     let (l, s) = (queries as f64, keys as f64);
     let per_feature = if causal { CAUSAL_TOKENS_PER_FEATURE } else { TOKENS_PER_FEATURE };
-    // The exact kernel has l·s values, features are those of l + s rows.
+    // The exact kernel has l·s values; features are computed for l + s rows.
     2.0 * l * s / (l + s).max(1.0) / per_feature
 }

@@ -5,8 +5,8 @@ use crate::linalg::{dot, product_transposed};
 use crate::parameters::{log_excess, objective_floor, overflow};
 use crate::{Error, Family, FeatureMap, Float, Kernel, Matrix, Moments, Parameters, Result, Rows};
 
-/// Relative variances below the square of the rounding of `f64` cannot be told from zero; their
-/// logarithm is reported as this.
+/// Relative variances below the square of the `f64` rounding error are indistinguishable from zero;
+/// their logarithm is reported as this.
 pub(super) const LEAST_LOG_VARIANCE: f64 = -72.0;
 
 /// A family with its parameters, for one kernel.
@@ -29,8 +29,9 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// That of a map. A learned map is refused: its features are no estimator of the kernel, and their
-    /// error has no closed form; measure it, as by [`attention_error`](super::attention_error).
+    /// The estimator of a map. A learned map is an error: its features do not estimate the kernel, and
+    /// their error has no closed form; measure it, for example with
+    /// [`attention_error`](super::attention_error).
     pub fn of(map: &FeatureMap) -> Result<Self> {
         if map.learned().is_some() {
             let reason = "a learned map has no variance in closed form; measure its error instead";
@@ -40,14 +41,14 @@ impl Estimator {
         Ok(Self { family, kernel, parameters: map.parameters().cloned() })
     }
 
-    /// A family fitted to the moments of the two sets as they come.
+    /// A family fitted to the moments of the two unscaled sets.
     pub fn fit(family: Family, kernel: Kernel, queries: &Moments, keys: &Moments) -> Result<Self> {
         let scale = kernel.scale();
         let parameters = family.fit(&queries.scaled(scale), &keys.scaled(scale))?;
         Ok(Self { family, kernel, parameters })
     }
 
-    /// A family with parameters of the caller's own, for inputs multiplied by the kernel's scale.
+    /// A family with the caller's own parameters, for inputs multiplied by the kernel's scale.
     pub fn new(family: Family, kernel: Kernel, parameters: Option<Parameters>) -> Result<Self> {
         if parameters.is_some() == family.is_positive() {
             Ok(Self { family, kernel, parameters })
@@ -116,9 +117,9 @@ impl Estimator {
         Ok(out)
     }
 
-    /// The objective `L̄`, the mean of [`Estimator::log_second_moments`] over all pairs. `O(d³)`
-    /// from the moments for families of the dense-exponential class; the others (Trig, Hyperbolic)
-    /// have no such form and give `None`.
+    /// The objective `L̄`, the mean of [`Estimator::log_second_moments`] over all pairs. `O(d³)` from
+    /// the moments for families of the dense-exponential class; the others (Trig, Hyperbolic) have no
+    /// such form and return `None`.
     pub fn objective(&self, queries: &Moments, keys: &Moments) -> Result<Option<f64>> {
         let (Some(p), false) = (&self.parameters, self.family == Family::Hyperbolic) else {
             return Ok(None);
@@ -130,7 +131,7 @@ impl Estimator {
         if objective.is_finite() { Ok(Some(objective)) } else { Err(overflow("the objective")) }
     }
 
-    /// The least value that the objective could have: twice the mean of `log K`.
+    /// The lower bound of the objective: twice the mean of `log K`.
     pub fn objective_floor(&self, queries: &Moments, keys: &Moments) -> f64 {
         let scale = self.kernel.scale();
         let (x, y) = (queries.scaled(scale), keys.scaled(scale));

@@ -1,4 +1,4 @@
-//! What a map is worth on given data, measured against the exact kernel.
+//! The error of a map on given data, measured against the exact kernel.
 
 use super::median;
 use crate::reference::{Mask, exact_attention, feature_attention};
@@ -32,7 +32,7 @@ pub fn kernel_error<T: Float>(map: &FeatureMap, x: Rows<'_, T>, y: Rows<'_, T>) 
     Ok(median(errors).min(f64::MAX))
 }
 
-/// The relative error of attention by the map against exact attention.
+/// The relative error of attention by the map compared with exact attention.
 pub fn attention_error<T: Float>(
     map: &FeatureMap,
     q: Rows<'_, T>,
@@ -43,7 +43,7 @@ pub fn attention_error<T: Float>(
     Ok(relative_error(&feature_attention(map, q, k, v, Mask::none())?, &exact))
 }
 
-/// The relative error of the plain mean of the values in the place of exact attention: what an
+/// The relative error of the plain mean of the values instead of exact attention: what an
 /// approximation must beat to be of any use.
 pub fn uniform_error<T: Float>(exact: &Matrix<T>, v: Rows<'_, T>) -> Result<f64> {
     crate::kernel::check_values("uniform_error", v, v)?;

@@ -1,9 +1,9 @@
-//! What the features will be worth, before they are computed: closed-form variances, the number of
-//! features that an accuracy needs, and a recommendation. Beside it what they are worth, measured.
+//! How good features will be, before they are computed: closed-form variances, the number of
+//! features that an accuracy needs, and a recommendation. Also measures how good they are.
 //!
 //! All variances are those of **one feature**: divide by M for the mean of M independent ones.
-//! Families that spend two features on a draw (Hyperbolic, sine and cosine) count both, so that
-//! all figures compare at equal M.
+//! Families that use two features per draw (Hyperbolic, sine and cosine) count both, so that all
+//! figures compare at equal M.
 
 mod break_even;
 mod estimator;
@@ -30,7 +30,7 @@ pub use stats::median;
 use crate::draw::Stream;
 use crate::{Float, Matrix, Rows};
 
-/// The features that a relative error needs when one feature has this logarithmic relative
+/// The number of features needed for a relative error if one feature has this logarithmic relative
 /// variance: `e^v / error²`, at least 1.
 ///
 /// ```
@@ -42,7 +42,7 @@ pub fn features_needed(log_relative_variance: f64, error: f64) -> f64 {
     needed.clamp(1.0, f64::MAX)
 }
 
-/// At most `most` rows of a set, drawn without replacement; all of them, in order, when they are no
+/// At most `most` rows of a set, drawn without replacement; all of them, in order, if there are no
 /// more. The same seed gives the same rows.
 pub fn sample_rows<T: Float>(rows: Rows<'_, T>, most: usize, seed: u64) -> Matrix<T> {
     let mut chosen: Vec<usize> = (0..rows.rows()).collect();

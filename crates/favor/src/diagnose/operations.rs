@@ -1,9 +1,9 @@
-//! What attention by features and exact keys costs, counted in operations.
+//! The cost of attention by features and exact keys, in operations.
 
-/// The sizes that operations of a head are counted for.
+/// The sizes of a head, for counting operations.
 ///
-/// Features take `2M(d + v)` multiply-adds per token, an exact key `d + v` and, where there are features,
-/// `M` more to take its estimate back.
+/// Features take `2M(d + v)` multiply-adds per token, an exact key `d + v` and, if there are features,
+/// `M` more to subtract its estimate.
 ///
 /// ```
 /// use favor::diagnose::Operations;
@@ -25,13 +25,13 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Multiply-adds per token with so many exact keys per query.
+    /// Multiply-adds per token with this many exact keys per query.
     pub fn per_token(&self, exact_keys: f64) -> f64 {
         let (features, key) = (self.features as f64, (self.dim + self.values) as f64);
         2.0 * features * key + exact_keys * (key + features)
     }
 
-    /// The width of an exact window alone that takes as many.
+    /// The width of an exact window alone that takes as many multiply-adds.
     pub fn window(&self, exact_keys: f64, causal: bool) -> usize {
         let keys = self.per_token(exact_keys) / (self.dim + self.values) as f64;
         let width = if causal { keys - 1.0 } else { (keys - 1.0) / 2.0 };

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The matrix of all pairs is [`Estimator::log_relative_variances`]. Experiments need the mean of millions of
-//! pairs, and the mean of logarithms is the logarithm of a product: one logarithm does for eight pairs, and
-//! pairs of large `z` need neither exponential nor logarithm.
+//! pairs, and the mean of logarithms is the logarithm of a product: one logarithm covers eight pairs, and
+//! pairs with large `z` need neither exponential nor logarithm.
 
 use super::Estimator;
 use super::estimator::LEAST_LOG_VARIANCE;
@@ -21,7 +21,7 @@ use crate::linalg::{dot, product_transposed};
 use crate::parameters::overflow;
 use crate::{Family, Float, Matrix, Result, Rows};
 
-/// Rows whose pairs are looked at together, so that they stay in the cache.
+/// Rows whose pairs are processed together, so that they stay in cache.
 const BLOCK: usize = 128;
 /// Beyond this, `e^{−z}` is lost next to 1.
 const LARGE: f64 = 40.0;
@@ -31,7 +31,7 @@ const LARGE: f64 = 40.0;
 pub struct PairMeans {
     /// Of `log(Var/K²)`, for one feature.
     pub log_relative_variance: f64,
-    /// Of `log(1 + Var/K²)`: what the objective has above its floor.
+    /// Of `log(1 + Var/K²)`: the objective's excess over its floor.
     pub excess: f64,
 }
 
@@ -84,7 +84,7 @@ impl Estimator {
     }
 }
 
-/// Which function `g` a family has.
+/// The function `g` of a family.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Positive,

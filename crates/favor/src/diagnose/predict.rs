@@ -19,21 +19,21 @@ use crate::linalg::{dot, product, product_transposed};
 use crate::parameters::overflow;
 use crate::{Family, Float, Matrix, Result, Rows};
 
-/// Keys with less than this share of a query's attention do not enter its prediction.
+/// Keys with less than this fraction of a query's attention do not enter its prediction.
 const LEAST_SHARE: f64 = 1e-7;
 
-/// What one feature's variance does to the rows of a set of queries.
+/// The effect of one feature's variance on the rows of a set of queries.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// For each query, the logarithm of the relative variance of its row sum `Σ_j K(x,y_j)`.
     pub row_sums: Vec<f64>,
-    /// For each query, the logarithm of the variance of its attention output (the sum over the
-    /// output's dimensions), when values were given.
+    /// For each query, the logarithm of the variance of its attention output (the sum over the output's
+    /// dimensions), if values were given.
     pub outputs: Option<Vec<f64>>,
-    /// For each query, the mean squared distance of the values from its output: about what an output
-    /// can be off at most, since positive features keep it among the values.
+    /// For each query, the mean squared distance of the values from its output: roughly the largest
+    /// possible error, since positive features keep the output among the values.
     pub limits: Option<Vec<f64>>,
-    /// The mean over the queries of `‖output‖²`, when values were given.
+    /// The mean over the queries of `‖output‖²`, if values were given.
     pub output_power: Option<f64>,
 }
 
@@ -43,9 +43,9 @@ impl Prediction {
         median(self.row_sums.iter().copied())
     }
 
-    /// The relative error of the outputs with so many features: each query's variance over them, or
-    /// its limit where that is less. Where even the row sum has an error of its own size, rare draws
-    /// decide which keys are seen at all, and the limit stands.
+    /// The relative error of the outputs with this many features: each query's variance divided by their
+    /// number, or its limit if that is smaller. If even the row sum has an error as large as itself,
+    /// rare draws decide which keys are seen at all, and the limit applies.
     pub fn output_error(&self, features: f64) -> Option<f64> {
         let (outputs, limits) = (self.outputs.as_ref()?, self.limits.as_ref()?);
         let queries = outputs.iter().zip(limits).zip(&self.row_sums);
@@ -61,14 +61,14 @@ impl Prediction {
         (power > 0.0).then(|| (total / outputs.len() as f64 / power).sqrt())
     }
 
-    /// The features that a relative error of the outputs needs, at least 1; astronomical where some
-    /// queries are hopeless.
+    /// The number of features needed for a relative error of the outputs, at least 1; astronomical if
+    /// some queries are hopeless.
     pub fn features_for_output(&self, error: f64) -> Option<f64> {
         let (mut low, mut high) = (0.0_f64, 700.0_f64);
         if self.output_error(1.0)? <= error {
             return Some(1.0);
         }
-        // The error falls as features are added; halve the range of their logarithm.
+        // The error falls as features are added: bisect over their logarithm.
         for _ in 0..60 {
             let middle = 0.5 * (low + high);
             if self.output_error(middle.exp())? <= error { high = middle } else { low = middle }
@@ -76,7 +76,7 @@ impl Prediction {
         Some(high.exp())
     }
 
-    /// The logarithm of the variance of the outputs of one feature relative to their power, without
+    /// The logarithm of the output variance of one feature relative to the power of the outputs, without
     /// the limits.
     pub fn relative_output(&self) -> Option<f64> {
         let outputs = self.outputs.as_ref()?;
@@ -88,8 +88,8 @@ impl Prediction {
 }
 
 /// Predicts the variance of each query's row sum and, with values, of its attention output. Costs
-/// `O(S²d)` a query: give it a sample of the queries. `None` for families without the closed form
-/// (Trig, Hyperbolic).
+/// `O(S²d)` per query: pass a sample of the queries. `None` for families without the closed form (Trig,
+/// Hyperbolic).
 pub fn predict<T: Float>(
     estimator: &Estimator,
     queries: Rows<'_, T>,

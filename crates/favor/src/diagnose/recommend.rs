@@ -4,15 +4,15 @@ use crate::Family;
 use serde::Serialize;
 use std::fmt;
 
-/// Beyond this many features nobody computes them.
+/// Nobody computes more features than this.
 const MOST_FEATURES: f64 = 65_536.0;
 
-/// A family with the features that the wanted accuracy needs.
+/// A family with the number of features that the desired accuracy needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// The family.
     pub family: Family,
-    /// The features needed.
+    /// The number of features needed.
     pub features: f64,
 }
 
@@ -22,12 +22,12 @@ pub struct Candidate {
 pub enum Advice {
     /// Random features are accurate enough.
     Features {
-        /// The family that needs the fewest.
+        /// The family that needs the fewest features.
         family: Family,
         /// How many, a power of two.
         features: usize,
     },
-    /// Random features do not pay on these data.
+    /// Random features do not pay off on this data.
     Exact {
         /// The family that needs the fewest features.
         family: Family,
@@ -54,7 +54,7 @@ impl fmt::Display for Advice {
     }
 }
 
-/// Picks the family that needs the fewest features; exact where they would cost more than the exact
+/// Picks the family that needs the fewest features; exact if they would cost more than the exact
 /// kernel, which costs as much as `break_even` features ([`break_even`](super::break_even)).
 ///
 /// ```

@@ -1,8 +1,7 @@
 //! The error of a query's row sum, predicted from the moments of the keys alone.
 //!
-//! Where the keys are taken as Gaussian with mean `μ` and covariance `Σ`, the sum over them of one
-//! feature is itself the exponential of a quadratic form in ω: with `P = R₂ᵀR₂ − 2αI` and
-//! `H⁻¹ = (I+ΣP)⁻¹Σ`,
+//! If the keys are assumed Gaussian with mean `μ` and covariance `Σ`, the sum over them of one feature is
+//! itself the exponential of a quadratic form in ω: with `P = R₂ᵀR₂ − 2αI` and `H⁻¹ = (I+ΣP)⁻¹Σ`,
 //!
 //! ```text
 //! log f₁(ω,x) Σ_j f₂(ω,y_j) = ωᵀQω + ωᵀl(x) + …    Q = 2A + ½B₂H⁻¹B₂ᵀ
@@ -18,10 +17,10 @@ use crate::linalg::{apply, eigen, inverse_transpose, product, scale_rows};
 use crate::parameters::overflow;
 use crate::{Error, Family, Float, Matrix, Moments, Result, Rows};
 
-/// Eigenvalues of `I − 4Q` below this are rounding: the second moment is infinite.
+/// Eigenvalues of `I − 4Q` below this are rounding errors: the second moment is infinite.
 const LEAST_EIGENVALUE: f64 = 1e-12;
 
-/// The relative variance of row sums `Σ_j K(x,y_j)` as a function of the query, `O(d²)` a query.
+/// The relative variance of row sums `Σ_j K(x,y_j)` as a function of the query, in `O(d²)` per query.
 ///
 /// ```
 /// use favor::{Family, Kernel, Matrix, Moments, diagnose::{Estimator, RowErrorModel}};
@@ -46,8 +45,8 @@ pub struct RowErrorModel {
 }
 
 impl RowErrorModel {
-    /// For an estimator and keys of these moments. `None` for families without the closed form
-    /// (Trig, Hyperbolic), and where the second moment does not exist.
+    /// For an estimator and keys of these moments. `None` for families without the closed form (Trig,
+    /// Hyperbolic), and if the second moment does not exist.
     pub fn new(estimator: &Estimator, keys: &Moments) -> Result<Option<Self>> {
         let (Some(p), false) = (estimator.parameters(), estimator.family() == Family::Hyperbolic)
         else {

@@ -1,6 +1,6 @@
 //! Summaries of measured figures.
 
-/// The median; the mean of the two in the middle for an even count, NaN for none.
+/// The median; the mean of the two middle values for an even count, NaN for none.
 ///
 /// ```
 /// use favor::diagnose::median;

@@ -1,8 +1,9 @@
 //! Antithetic rows: ω and −ω side by side.
 //!
-//! −ω has the law of ω, and averaging over the pair removes every odd part of the integrand. The
-//! base is the block-orthogonal draw of the same seed with half as many rows, so this coupling and
-//! the orthogonal one can be compared on the same random numbers. An odd last row has no partner.
+//! −ω has the distribution of ω, and averaging over the pair removes every odd part of the
+//! integrand. The base is the block-orthogonal draw of the same seed with half as many rows, so
+//! this coupling and the orthogonal one can be compared on the same random numbers. An odd last row
+//! has no partner.
 
 use super::orthogonal;
 

@@ -1,7 +1,7 @@
 //! Independent rows: every entry an independent standard-normal number.
 //!
-//! The law the other couplings improve on. One stream serves all rows, read row after row, which
-//! already gives the prefix property.
+//! The baseline that the other couplings improve on. All rows are read from one stream, one after
+//! the other, which already gives the prefix property.
 
 use super::stream::{Purpose, Stream};
 

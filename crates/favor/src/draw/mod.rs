@@ -1,16 +1,16 @@
 //! Drawing ω: a seed in, M standard-normal rows of dimension d out.
 //!
 //! Every estimator of the library averages over rows ω ~ N(0, I_d). The rows need not be
-//! independent: any joint law whose rows are each N(0, I_d) leaves the average unbiased, and a law
-//! whose rows avoid one another lowers its variance. Such a law is a [`Coupling`].
+//! independent: any joint distribution whose rows are each N(0, I_d) leaves the average unbiased,
+//! and one whose rows avoid each other lowers its variance. Such a distribution is a [`Coupling`].
 //!
 //! A draw is a pure function of (coupling, seed, M, d), the same to the last bit on every machine
-//! and for every number of threads. Hence the rules of this room: a counter-based generator, only
-//! `+ − × ÷ √` in a written-down order (IEEE 754 fixes their results), and the logarithm from a
-//! library in Rust instead of the platform's own.
+//! and for every number of threads. Hence the rules of this module: a counter-based generator, only
+//! `+ − × ÷ √` in a fixed order (IEEE 754 specifies their results), and a logarithm from a Rust
+//! library instead of the platform's own.
 //!
 //! Every coupling has the prefix property: asking for more rows never changes the first ones. Rows
-//! are made in blocks, and each block reads its own stream of random numbers.
+//! are drawn in blocks, and each block reads its own random stream.
 
 mod antithetic;
 mod iid;
@@ -41,7 +41,7 @@ pub enum Coupling {
     Simplex,
     /// Orthogonal rows, each followed by its negative.
     Antithetic,
-    /// A scrambled Sobol sequence. It needs many rows for its dimension to pay off.
+    /// A scrambled Sobol sequence. It pays off only with many rows for its dimension.
     Sobol,
 }
 
@@ -95,7 +95,7 @@ impl FromStr for Coupling {
 /// Draws ω: `features` rows of dimension `dim`, each N(0, I), coupled as `coupling` says.
 ///
 /// The cost is O(M·d) numbers, and O(M·d²) operations for the couplings that keep rows at fixed
-/// angles. It is an error to ask for no rows, no columns, or more than memory holds.
+/// angles. It is an error to ask for no rows, no columns, or more than fits into memory.
 ///
 /// ```
 /// use favor::draw::{Coupling, draw_omega};
@@ -131,7 +131,7 @@ pub fn draw_omega(
 }
 
 /// Draws the phases of trigonometric features: `features` numbers uniform in [0, 2π), independent
-/// of the rows that [`draw_omega`] gives for the same seed.
+/// of the rows that [`draw_omega`] returns for the same seed.
 pub fn offsets(seed: u64, features: usize) -> Vec<f64> {
     let mut stream = Stream::block(seed, Purpose::Offsets, 0);
     (0..features).map(|_| stream.uniform() * std::f64::consts::TAU).collect()

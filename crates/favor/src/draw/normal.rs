@@ -1,9 +1,10 @@
 //! The quantile function of the standard normal distribution.
 //!
-//! It makes one normal number from one uniform number, evenly spread if those are: so the same
-//! function serves random and quasi-random points. M. J. Wichura, "Algorithm AS 241: The Percentage
-//! Points of the Normal Distribution", Applied Statistics 37 (1988) 477–484, routine PPND16:
-//! rational approximations in three ranges, with relative error below 1e-16 before rounding.
+//! It makes one normal number from one uniform number and preserves even spacing, so the same
+//! function works for random and quasi-random points. M. J. Wichura, "Algorithm AS 241: The
+//! Percentage Points of the Normal Distribution", Applied Statistics 37 (1988) 477–484, routine
+//! PPND16: rational approximations in three ranges, with relative error below 1e-16 before
+//! rounding.
 
 /// The `z` with `P(Z ≤ z) = p` for standard-normal `Z`; ±∞ at 0 and 1, NaN outside.
 pub(crate) fn quantile(p: f64) -> f64 {

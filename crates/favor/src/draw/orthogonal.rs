@@ -1,17 +1,18 @@
 //! Block-orthogonal rows: right angles within a block of d rows, independent blocks.
 //!
 //! A row of N(0, I_d) is a direction, uniform on the sphere, times an independent length with the
-//! χ_d law. Within a block the directions are the rows of a Haar-distributed orthogonal matrix, so
-//! each is uniform but none repeats what another has seen (F. X. Yu et al., "Orthogonal Random
-//! Features", 2016); the lengths stay independent.
+//! χ_d distribution. Within a block the directions are the rows of a Haar-distributed orthogonal
+//! matrix, so each is uniform but none repeats what another has seen (F. X. Yu et al., "Orthogonal
+//! Random Features", 2016); the lengths stay independent.
 //!
-//! Gram–Schmidt on Gaussian rows gives exactly the Haar law, because it divides by positive lengths
-//! (F. Mezzadri, "How to generate random matrices from the classical compact groups", 2007). It
-//! also needs only as many steps as there are rows, and a step never looks ahead.
+//! Gram–Schmidt on Gaussian rows gives exactly the Haar distribution, because it divides by
+//! positive lengths (F. Mezzadri, "How to generate random matrices from the classical compact
+//! groups", 2007). It also needs only as many steps as there are rows, and a step never looks
+//! ahead.
 
 use super::stream::{Purpose, Stream};
 
-/// A candidate that keeps less than this share of its length is drawn again.
+/// A candidate that keeps less than this fraction of its length is drawn again.
 const DEGENERATE: f64 = 1e-8;
 
 pub(super) fn fill(seed: u64, omega: &mut [f64], dim: usize) {
@@ -32,8 +33,8 @@ pub(super) fn fill(seed: u64, omega: &mut [f64], dim: usize) {
 
 /// Writes the next row of a Haar-distributed orthogonal matrix whose `earlier` rows are given.
 pub(super) fn next_direction(stream: &mut Stream, earlier: &[f64], row: &mut [f64]) {
-    // Redrawing keeps the law exact: what remains of a Gaussian row orthogonally to `earlier` has
-    // a direction independent of its length and of what was removed.
+    // Redrawing keeps the distribution exact: what remains of a Gaussian row orthogonally to
+    // `earlier` has a direction independent of its length and of what was removed.
     loop {
         stream.fill_normal(row);
         if orthonormalise(earlier, row) {
@@ -47,7 +48,7 @@ pub(super) fn next_direction(stream: &mut Stream, earlier: &[f64], row: &mut [f6
 fn orthonormalise(earlier: &[f64], row: &mut [f64]) -> bool {
     let before = dot(row, row).sqrt();
     // Rounding in the first pass leaves traces of the earlier rows when much was removed; a second
-    // pass takes them away. Two are enough (W. Kahan, in B. N. Parlett, "The Symmetric Eigenvalue
+    // pass removes them. Two are enough (W. Kahan, in B. N. Parlett, "The Symmetric Eigenvalue
     // Problem", 1980).
     for _ in 0..2 {
         for unit in earlier.chunks_exact(row.len()) {
@@ -63,7 +64,7 @@ fn orthonormalise(earlier: &[f64], row: &mut [f64]) -> bool {
     enough
 }
 
-/// A length with the χ_d law: that of a Gaussian row of its own.
+/// A length with the χ_d distribution: that of another Gaussian row.
 pub(super) fn chi(stream: &mut Stream, dim: usize) -> f64 {
     let mut sum = 0.0;
     for _ in 0..dim {
@@ -136,7 +137,7 @@ mod tests {
     fn dependent_rows_are_refused() {
         assert!(!orthonormalise(&[0.6, 0.8, 0.0], &mut [0.6, 0.8, 0.0]));
         assert!(!orthonormalise(&[], &mut [0.0, 0.0]));
-        // A full set leaves no room: only rounding errors remain, and they are not a direction.
+        // A full set leaves no room: only rounding errors remain, which are not a direction.
         let mut stream = Stream::new(2, 0);
         let mut rows = vec![0.0; 6 * 5];
         for start in (0..25).step_by(5) {

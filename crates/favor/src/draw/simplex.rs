@@ -1,7 +1,7 @@
 //! Simplex-coupled rows: equal obtuse angles within a block of d rows, independent blocks.
 //!
 //! I. Reid, K. Choromanski, V. Likhosherstov, A. Weller, "Simplex Random Features" (2023): d unit
-//! vectors that point to the corners of a regular simplex, cosine −1/(d−1) between any two, turned
+//! vectors that point to the corners of a regular simplex, cosine −1/(d−1) between any two, rotated
 //! by a Haar-distributed rotation and given independent χ_d lengths. No other directions of a block
 //! are further apart, and positive features gain from it over right angles.
 //!

@@ -6,10 +6,11 @@
 //! scrambling, a hash that comes close to Owen's, are those of the crate `sobol_burley` (B. Burley,
 //! "Practical Hash-based Owen Scrambling", 2020, with direction numbers of S. Joe and F. Y. Kuo).
 //!
-//! To make each row exactly N(0, I) and not nearly so, every column is also shifted by random bits
-//! (exclusive or, which keeps the evenness), and 20 random bits below the 32 of the sequence remove
-//! the grid. Beyond the limits of the sequence, 256 columns and 2¹⁶ rows, further groups of columns
-//! take the points in an independent order, and further rows start a new, independent sequence.
+//! To make each row exactly N(0, I) rather than nearly so, every column is also shifted by random
+//! bits (exclusive or, which keeps the evenness), and 20 random bits below the 32 of the sequence
+//! remove the grid. Beyond the limits of the sequence, 256 columns and 2¹⁶ rows, further groups of
+//! columns take the points in an independent order, and further rows start a new, independent
+//! sequence.
 
 use super::normal::quantile;
 use super::stream::{Purpose, Stream, cell_centre};
@@ -18,10 +19,10 @@ use sobol_burley::{
     parts::{owen_scramble_rev, sobol_rev},
 };
 
-/// Rows that one sequence can give.
+/// The maximum number of rows of one sequence.
 const LENGTH: usize = 1 << 16;
 
-/// How one column is made random.
+/// How one column is randomised.
 struct Scramble {
     nested: u32,
     shift: u32,

@@ -10,10 +10,10 @@ use super::normal::quantile;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-/// Marks the keys of this library; a new scheme of keys would get a new mark.
+/// Marks the keys of this library; a new key scheme would get a new mark.
 const MARK: [u8; 8] = *b"favor  1";
 
-/// What the library itself draws. The numbers are part of every key: never renumber them.
+/// What the library itself draws. These numbers are part of every key: never renumber them.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Purpose {
     Iid = 0,
@@ -77,8 +77,8 @@ impl Stream {
 
     /// The next index uniform in `0..n`, without the bias of a plain remainder. It is 0 if `n` is 0.
     pub fn index(&mut self, n: usize) -> usize {
-        // Lemire, "Fast random integer generation in an interval", 2019: the high word of a
-        // product is the index. Of the 2⁶⁴ words, the surplus 2⁶⁴ mod n are refused.
+        // Lemire, "Fast random integer generation in an interval", 2019: the high word of a product
+        // is the index. Of the 2⁶⁴ words, the surplus 2⁶⁴ mod n are rejected.
         let n = n as u64;
         let surplus = n.wrapping_neg().checked_rem(n).unwrap_or(0);
         loop {

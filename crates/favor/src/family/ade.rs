@@ -10,7 +10,7 @@ pub(super) fn fit(queries: &Moments, keys: &Moments) -> Result<Parameters> {
     with_transform(g, g_inverse, zeros.clone(), zeros)?.with_best_scalar(queries, keys)
 }
 
-/// The same after both sides are moved to their means, which leaves the two covariances.
+/// The same after both sides are centred, which leaves the two covariances.
 pub(super) fn fit_shifted(queries: &Moments, keys: &Moments) -> Result<Parameters> {
     let (g, g_inverse) = balancing_transform(&queries.covariance(), &keys.covariance())?;
     with_transform(g, g_inverse, centring_shift(queries), centring_shift(keys))?

@@ -1,8 +1,8 @@
 //! The balanced family: the optimum of the whole dense-exponential class.
 //!
-//! Both sides are moved to their means, the balancing transform of the two covariances makes
+//! Both sides are centred, the balancing transform of the two covariances makes
 //! `GΣ_xGᵀ = G⁻ᵀΣ_yG⁻¹ = diag(σ)` with `σ` the singular values of `Σ_x^½Σ_y^½`, and
-//! `a_l = a*(2σ_l)`. The proof that nothing in the class is better stands in `docs/method.md`.
+//! `a_l = a*(2σ_l)`. The proof that nothing in the class is better is in `docs/method.md`.
 
 use super::{centring_shift, floor_of, with_transform};
 use crate::linalg::{eigen, left_singular, product, scale_rows, trace};

@@ -1,9 +1,9 @@
 //! The families: moments of both sides in, parameters out. One file per family.
 //!
-//! Each file minimises the shifted log-variance objective over its own class of parameters, in
-//! closed form. The classes contain one another, so on any data
-//! `balanced ≤ every other of them`, `SDE ≤ GE ≤ Pos` and `ADE ≤ SADE ≤ GE`. The trigonometric families
-//! and Hyperbolic are not of these classes, and can be lower where vectors are short.
+//! Each file minimises the shifted log-variance objective over its own class of parameters, in closed
+//! form. The classes are nested, so on any data `balanced ≤ every other of them`, `SDE ≤ GE ≤ Pos` and
+//! `ADE ≤ SADE ≤ GE`. The trigonometric families and Hyperbolic are outside these classes and can be
+//! lower if vectors are short.
 
 mod ade;
 mod balanced;
@@ -16,11 +16,11 @@ use crate::parameters::check_dims;
 use crate::{Error, Matrix, Moments, Parameters, Result};
 use serde::{Deserialize, Serialize};
 
-/// Variances of a direction below this fraction of the average are taken as this fraction, so
-/// that constant columns, duplicate rows and too few rows leave every transform invertible.
+/// Variances below this fraction of the average are raised to it, so that constant columns, duplicate
+/// rows and too few rows leave every transform invertible.
 const FLOOR: f64 = 1e-12;
 
-/// The parameters of a family that are best for the moments of queries and keys.
+/// The optimal parameters of a family for the moments of queries and keys.
 type Fit = fn(&Moments, &Moments) -> Result<Parameters>;
 
 /// Each family once: documentation, variant, name in commands and files, name in text and figures, and
@@ -35,7 +35,7 @@ macro_rules! families {
         }
 
         impl Family {
-            /// Every family, the sine and cosine form of Trig included.
+            /// Every family, including the sine and cosine form of Trig.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
 
             /// The name in commands and files.
@@ -72,9 +72,9 @@ families! {
     Ade: "ade", "ADE", Some(ade::fit);
     /// Symmetric dense exponential (FAVOR#): orthogonal `G`, one `a` per dimension.
     Sde: "sde", "SDE (FAVOR#)", Some(sde::fit);
-    /// SDE after both sides are moved to their means.
+    /// SDE after both sides are centred.
     SdeShifted: "sde_shifted", "SDE + shift", Some(sde::fit_shifted);
-    /// ADE after both sides are moved to their means.
+    /// ADE after both sides are centred.
     AdeShifted: "ade_shifted", "ADE + shift", Some(ade::fit_shifted);
     /// The optimum of the whole class: shift, balancing transform, one `a` per dimension.
     #[default]
@@ -134,20 +134,19 @@ impl std::str::FromStr for Family {
     }
 }
 
-/// The least variance that a direction is taken to have, given the traces of its own side's moment
-/// and of the other's: a side that is zero throughout borrows the other's measure, and two such
-/// sides the number one.
+/// The floor of a direction's variance, given the traces of its own side's moment and of the other's: a
+/// side that is all zeros borrows the other's, and two such sides use one.
 fn floor_of(own_trace: f64, other_trace: f64, dim: usize) -> f64 {
     let measure = [own_trace, other_trace].into_iter().find(|t| *t > f64::MIN_POSITIVE / FLOOR);
     measure.map_or(1.0, |t| FLOOR * t / dim as f64)
 }
 
-/// The shift that moves a set to its mean.
+/// The shift that centres a set.
 fn centring_shift(moments: &Moments) -> Vec<f64> {
     moments.mean().iter().map(|m| -m).collect()
 }
 
-/// Parameters of transform `G` (with its inverse transpose) and shifts, before their diagonal is
+/// Parameters with transform `G` (with its inverse transpose) and shifts, before the diagonal is
 /// chosen.
 fn with_transform(
     transform: Matrix<f64>,

@@ -17,8 +17,8 @@ pub(super) fn fit(queries: &Moments, keys: &Moments) -> Result<Parameters> {
         .with_best_scalar(queries, keys)
 }
 
-/// The diagonal, with a floor relative to its mean; a side that is zero throughout takes its floor
-/// from the other side.
+/// The diagonal, with a floor relative to its mean; a side that is all zeros takes its floor from
+/// the other side.
 fn floored_diagonal(m: &Matrix<f64>, other_trace: f64) -> Vec<f64> {
     let floor = super::floor_of(trace(m), other_trace, m.rows());
     (0..m.rows()).map(|l| m[(l, l)].max(floor)).collect()

@@ -16,7 +16,7 @@ pub(super) fn fit(queries: &Moments, keys: &Moments) -> Result<Parameters> {
     rotated(&total, zeros.clone(), zeros)?.with_best_diagonal(queries, keys)
 }
 
-/// The same after both sides are moved to their means, which leaves the two covariances.
+/// The same after both sides are centred, which leaves the two covariances.
 pub(super) fn fit_shifted(queries: &Moments, keys: &Moments) -> Result<Parameters> {
     let total = sum(&queries.covariance(), &keys.covariance());
     rotated(&total, centring_shift(queries), centring_shift(keys))?

@@ -1,14 +1,14 @@
-//! Adam with one cycle of the rate, pulled towards the start.
+//! Adam with a one-cycle learning rate, pulled towards the start.
 
 use crate::simd::Real;
 
 const KEEP: (f64, f64) = (0.9, 0.98);
 const LEAST: f64 = 1e-8;
 
-/// Part of the steps in which the rate rises.
+/// The fraction of the steps in which the learning rate rises.
 const RISE: f64 = 0.2;
 
-/// The means that the optimiser keeps.
+/// The running means of the optimiser.
 pub(super) struct Adam {
     first: Vec<f64>,
     second: Vec<f64>,
@@ -20,7 +20,7 @@ impl Adam {
         Self { first: vec![0.0; count], second: vec![0.0; count], step: 0 }
     }
 
-    /// One step down the gradient, and by `pull · rate` of the way back to the start.
+    /// One step down the gradient, and a fraction `pull · rate` of the way back to the start.
     pub(super) fn step<R: Real>(
         &mut self,
         values: &mut [R],
@@ -49,7 +49,7 @@ impl Adam {
     }
 }
 
-/// The rate of a step: up to one and down to zero, in a cycle.
+/// The learning rate of a step: up to one and down to zero, in one cycle.
 pub(super) fn cycle(step: usize, steps: usize) -> f64 {
     let at = (step as f64 + 0.5) / steps as f64;
     let cosine = |t: f64| 0.5 - 0.5 * (std::f64::consts::PI * t).cos();

@@ -1,4 +1,4 @@
-//! A budget, spent over the heads of a layer by what was measured on held-out sequences.
+//! A budget, spread over the heads of a layer according to measurements on held-out sequences.
 
 use super::head::{Found, Head};
 use super::options::{Calibration, LearnOptions};
@@ -19,13 +19,13 @@ pub enum Budget {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct HeadPlan {
-    /// The map; switched off where the exact keys alone were best.
+    /// The map; switched off if the exact keys alone were best.
     pub map: FeatureMap,
     /// Whether it is not.
     pub has_features: bool,
-    /// The exact keys, all of them where the head is to be exact.
+    /// The exact keys; all keys if the head is to be exact.
     pub exact: ExactKeys,
-    /// What it costs and how far it is off.
+    /// Its cost and its error.
     pub point: FrontPoint,
 }
 
@@ -35,7 +35,7 @@ pub struct HeadPlan {
 pub struct FrontPoint {
     /// Multiplications and additions per token and head.
     pub operations: f64,
-    /// Relative error of the outputs on held-out sequences; of several heads, the root of the mean square.
+    /// Relative error of the outputs on held-out sequences; for several heads, the root mean square.
     pub error: f64,
 }
 
@@ -45,15 +45,15 @@ pub struct FrontPoint {
 pub struct LayerPlan {
     /// One plan per head.
     pub heads: Vec<HeadPlan>,
-    /// What could be had for other budgets, from the cheapest to exact attention.
+    /// What other budgets would give, from the cheapest to exact attention.
     pub front: Vec<FrontPoint>,
 }
 
-/// A way to compute a head that was measured.
+/// A measured way to compute a head.
 struct Candidate {
     point: FrontPoint,
     exact: ExactKeys,
-    /// Which of the head's maps it takes; none for the exact keys alone.
+    /// Which of the head's maps it uses; none for the exact keys alone.
     map: Option<usize>,
     divergence: f64,
 }
@@ -61,8 +61,9 @@ struct Candidate {
 /// Learns maps of several sizes for each head, measures them with several kinds of exact keys on held-out
 /// sequences, and spends the budget where it lowers the error most.
 ///
-/// Maps have a quarter, a half and all of the features of `spec`. Exact keys are those of `options` in parts:
-/// none, the window, and with it global keys and members. Beside them stand windows alone and exact attention.
+/// Maps have a quarter, a half and all of the features of `spec`. Exact keys are subsets of those of
+/// `options`: none, the window, and the window with global keys and members. Windows alone and exact
+/// attention are candidates too.
 ///
 /// ```
 /// use favor::learned::{Budget, Calibration, LearnOptions, plan_heads};
@@ -124,7 +125,7 @@ fn sizes(features: usize) -> Vec<usize> {
     sizes
 }
 
-/// Exact keys to learn with: the scale of features against exact keys is learned with some in place.
+/// Exact keys to learn with: some must be in place to learn the scale of features relative to exact keys.
 fn learned_sets(exact: ExactKeys) -> Vec<ExactKeys> {
     if exact.near == 0 {
         vec![ExactKeys::NONE]
@@ -203,8 +204,8 @@ fn pareto(mut all: Vec<Candidate>) -> Vec<Candidate> {
     front
 }
 
-/// Which candidate each head gets, and what other budgets would give: one step up after the other, where it
-/// lowers the sum of squared errors most for what it costs.
+/// Which candidate each head gets, and what other budgets would give: one upgrade after the other, where it
+/// lowers the sum of squared errors most for its cost.
 fn spend(fronts: &[&[Candidate]], budget: Budget) -> (Vec<usize>, Vec<FrontPoint>) {
     let mut places = vec![0; fronts.len()];
     let count = fronts.len() as f64;
@@ -227,7 +228,7 @@ fn spend(fronts: &[&[Candidate]], budget: Budget) -> (Vec<usize>, Vec<FrontPoint
             .collect(),
     };
     loop {
-        // The step of each head that lowers its squared error most for what it costs.
+        // The upgrade of each head that lowers its squared error most for its cost.
         let best_step = |h: usize| {
             let now = fronts[h][places[h]].point;
             let gain = |next: FrontPoint| {

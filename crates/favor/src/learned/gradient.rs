@@ -1,23 +1,23 @@
 //! The gradient of the divergence between exact weights and those of the map.
 //!
 //! With `a` the exact weights of a query, `â` those of the map and `k̂` its estimates, the divergence is
-//! `Σ a log(a/â)`. Its derivative by an estimate is `E = (â − a)/k̂`, and zero for a key that is exact; by
-//! the logarithms of the features it is `p ∘ (E s)` for queries and `s ∘ (Eᵀ p)` for keys. Each of these
-//! is a weight times the share of one slot in one estimate, so no feature's gradient exceeds one, however
-//! spiky the head is.
+//! `Σ a log(a/â)`. Its derivative with respect to an estimate is `E = (â − a)/k̂`, and zero for an exact key;
+//! with respect to the log-features it is `p ∘ (E s)` for queries and `s ∘ (Eᵀ p)` for keys. Each of these is
+//! a weight times the share of one slot in one estimate, so no feature's gradient exceeds one, however spiky
+//! the head is.
 
 use super::numbers::{LOG2_E, Numbers, Shape};
 use super::sequence::{Sequence, Values};
 use super::weights::{TILE, View, Weights, gather, product};
 use crate::simd::{Layout, Real};
 
-/// Estimates below this, relative to the query's largest feature, pull no harder than at it.
+/// Estimates below this, relative to the query's largest feature, pull no harder than one at this value.
 fn floor<R: Real>() -> R {
     R::from_f64((-100.0_f64).exp2())
 }
 
-/// Adds the gradient of the objective of these queries to `out`: the mean divergence, and by the part
-/// `outputs` the squared error of the outputs instead, where there are values.
+/// Adds the gradient of the objective of these queries to `out`: the mean divergence, mixed with a fraction
+/// `outputs` of the squared error of the outputs if there are values.
 pub(super) fn add_gradient<R: Real>(
     weights: &mut Weights<R>,
     numbers: &Numbers<R>,
@@ -32,9 +32,9 @@ pub(super) fn add_gradient<R: Real>(
     weights.load(numbers, sequence, view);
     let (width, stride) = (weights.width, weights.stride);
     let mut by_query = vec![R::ZERO; TILE * features_padded];
-    // Of the logarithms of the keys' features, one row per feature.
+    // With respect to the keys' log-features, one row per feature.
     let mut by_key = vec![R::ZERO; features * stride];
-    // The numbers are to the base two, the divergence is not.
+    // The numbers are base two, the divergence is not.
     let share = std::f64::consts::LN_2 / queries.len() as f64;
     for queries in queries.chunks(TILE) {
         weights.tile(numbers, sequence, view, queries);
@@ -90,8 +90,8 @@ pub(super) fn add_gradient<R: Real>(
     rho_gradient(pairs, numbers.parts().key_rho, dim, parts.key_rho);
 }
 
-/// The derivatives by the estimates of the squared error of the outputs, relative to their mean square: with
-/// `d` the difference of two outputs, `(d·v_j − d·ô) / Ẑ` up to a constant.
+/// The derivatives of the squared output error, relative to the mean square, with respect to the estimates:
+/// with `d` the difference of two outputs, `(d·v_j − d·ô) / Ẑ` up to a constant.
 fn output_residuals<R: Real>(
     weights: &Weights<R>,
     values: &Values<R>,
@@ -136,7 +136,7 @@ fn output_residuals<R: Real>(
     residuals
 }
 
-/// Adds what the logarithms of the queries' features give.
+/// Adds the contribution of the queries' log-features.
 fn query_side<R: Real>(
     sequence: &Sequence<R>,
     numbers: &Numbers<R>,
@@ -162,7 +162,7 @@ fn query_side<R: Real>(
     rho_gradient(pairs, numbers.parts().query_rho, dim, parts.query_rho);
 }
 
-/// Adds the gradient of ρ, given those of the logarithms to the base two: `∂/∂ρ_l = −ρ_l log₂e Σ_i g_i z_il²`.
+/// Adds the gradient of ρ, given those of the base-two logarithms: `∂/∂ρ_l = −ρ_l log₂e Σ_i g_i z_il²`.
 fn rho_gradient<R: Real>(
     (totals, z, stride): (&[R], &[R], usize),
     rho: &[R],

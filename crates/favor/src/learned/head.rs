@@ -1,4 +1,4 @@
-//! The learning of one head.
+//! Learning one head.
 
 use super::adam::{Adam, cycle};
 use super::gradient::add_gradient;
@@ -16,25 +16,27 @@ use crate::{ExactKeys, FeatureMap, FeatureSpec, Matrix, Moments, Result, Side};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Tokens of a step, unless the sequences of one are given.
+/// Tokens per step, unless the number of sequences is given.
 const STEP_TOKENS: usize = 1024;
 
-/// Tokens of held-out sequences that are looked at while learning, and sequences at least; all of them are
-/// looked at in the end.
+/// The number of held-out tokens watched while learning, and the minimum number of sequences; all of them
+/// are measured at the end.
 const WATCHED_TOKENS: usize = 2048;
 const WATCHED: usize = 8;
 
-/// How often they are looked at.
+/// How often they are measured.
 const LOOKS: usize = 12;
 
-/// The part of the steps after which outputs count, and in which they come to count fully.
+/// The fraction of the steps after which outputs count, and over which their weight rises to its full
+/// value.
 const OUTPUTS_FROM: f64 = 0.4;
 const OUTPUTS_RISE: f64 = 0.1;
 
 /// Queries by which keys are judged.
 const PROBES: usize = 16;
 
-/// A logarithm by which features are lowered to switch them off: they then vanish beside any exact key.
+/// A logarithm by which features are lowered to switch them off: they then vanish compared with any exact
+/// key.
 const OFF: f64 = 1000.0;
 
 /// The sequences of one head, split.
@@ -46,7 +48,7 @@ pub(super) struct HeadData {
 
 type R = f32;
 
-/// A sequence of a step with its queries, and the buffers that it is worked on in.
+/// A sequence of a step with its queries and its work buffers.
 type Pick = (usize, Vec<usize>);
 type Buffers = (Weights<R>, Numbers<R>);
 
@@ -66,11 +68,11 @@ pub(super) struct Head<'a> {
     has_values: bool,
     /// Dimensions of the keys and of the values.
     sizes: (usize, usize),
-    /// Whether the sequences of a step are shared out among threads.
+    /// Whether the sequences of a step are distributed over threads.
     parallel: bool,
 }
 
-/// Numbers that were learned, and the steps to them.
+/// Learned numbers, and the number of steps to them.
 pub(super) struct Found {
     numbers: Numbers<R>,
     steps: usize,
@@ -127,7 +129,7 @@ impl<'a> Head<'a> {
         Ok(Found { numbers, steps: 0 })
     }
 
-    /// The numbers of the least objective on watched sequences, from the start on.
+    /// The numbers with the lowest objective on watched sequences, including the start.
     pub(super) fn learn(
         &self,
         start: &Found,
@@ -153,7 +155,7 @@ impl<'a> Head<'a> {
                     (which, self.pick_queries(&self.train[which], &mut stream))
                 })
                 .collect();
-            // The divergence finds the slots; the error of the outputs is then brought down.
+            // The divergence finds the slots; then the output error is reduced.
             let late = (step as f64 / steps as f64 - OUTPUTS_FROM) / OUTPUTS_RISE;
             let outputs_now = outputs * late.clamp(0.0, 1.0);
             let one = |((which, queries), (weights, gradient)): (&Pick, &mut Buffers)| {
@@ -191,18 +193,18 @@ impl<'a> Head<'a> {
         Ok(best.0)
     }
 
-    /// What is brought down.
+    /// The objective.
     fn objective(&self, score: &Score) -> f64 {
         let outputs = if self.has_values { self.options.outputs } else { 0.0 };
         (1.0 - outputs) * score.divergence() + outputs * score.error().powi(2)
     }
 
-    /// What numbers are worth on all held-out sequences.
+    /// Measures numbers on all held-out sequences.
     pub(super) fn score(&self, found: &Found, exact: ExactKeys) -> Score {
         self.measure(&found.numbers, &self.held_out, self.view(exact))
     }
 
-    /// The map with these numbers, or with features that are switched off.
+    /// The map with these numbers, or with its features switched off.
     pub(super) fn map(
         &self,
         found: &Found,
@@ -229,7 +231,7 @@ impl<'a> Head<'a> {
         FeatureMap::from_learned(spec, Learned { query, key, probes, from })
     }
 
-    /// What attention with this many features costs.
+    /// The cost of attention with this many features.
     pub(super) fn operations(&self, features: usize) -> Operations {
         Operations { features, dim: self.sizes.0, values: self.sizes.1 }
     }
@@ -265,7 +267,7 @@ impl<'a> Head<'a> {
         all
     }
 
-    /// The objective on the sequences that are watched.
+    /// The objective on the watched sequences.
     fn watch(&self, numbers: &Numbers<R>, view: View) -> f64 {
         let watched = together(&self.held_out, WATCHED_TOKENS).max(WATCHED);
         let watched = &self.held_out[..self.held_out.len().min(watched)];
@@ -326,7 +328,7 @@ pub(super) fn learn_head(
 }
 
 impl Kept {
-    /// What has the least error on held-out sequences; what is simpler, if it is no worse.
+    /// What has the lowest error on held-out sequences; the simpler one if it is no worse.
     fn best(start: f64, learned: f64, alone: Option<f64>) -> Self {
         if alone.is_some_and(|alone| alone <= learned && alone <= start) {
             Self::ExactAlone
@@ -338,13 +340,13 @@ impl Kept {
     }
 }
 
-/// How many of these sequences have so many keys together, on average.
+/// How many of these sequences have this many keys together, on average.
 fn together(sequences: &[Sequence<R>], keys: usize) -> usize {
     let all: usize = sequences.iter().map(|s| s.key_places.len()).sum();
     (keys * sequences.len()).div_ceil(all.max(1))
 }
 
-/// Sequences in a random order, and again in another when all were had.
+/// Sequences in random order, reshuffled after each round.
 struct Order {
     count: usize,
     left: Vec<usize>,

@@ -1,4 +1,4 @@
-//! What numbers are worth on sequences: divergence of the weights and error of the outputs.
+//! Measures numbers on sequences: divergence of the weights and error of the outputs.
 
 use super::numbers::Numbers;
 use super::sequence::Sequence;
@@ -34,12 +34,12 @@ impl Score {
         relative(self.error, self.power)
     }
 
-    /// The same of the exact keys alone; infinite without any.
+    /// The same for the exact keys alone; infinite without any.
     pub(super) fn alone(&self) -> f64 {
         relative(self.alone, self.power)
     }
 
-    /// The same of the plain mean of the values.
+    /// The same for the plain mean of the values.
     pub(super) fn uniform(&self) -> f64 {
         relative(self.uniform, self.power)
     }
@@ -59,8 +59,8 @@ fn relative(error: f64, power: f64) -> f64 {
     if error == 0.0 { 0.0 } else { (error / power).sqrt() }
 }
 
-/// Measures numbers on the given queries of a sequence. Without values, outputs are those of values that
-/// are white noise: errors then compare the weights themselves.
+/// Measures numbers on the given queries of a sequence. Without values, outputs are those of white-noise
+/// values: errors then compare the weights themselves.
 pub(super) fn measure<R: Real>(
     weights: &mut Weights<R>,
     numbers: &Numbers<R>,
@@ -74,7 +74,7 @@ pub(super) fn measure<R: Real>(
     let mut score = Score::default();
     for queries in queries.chunks(TILE) {
         weights.tile(numbers, sequence, view, queries);
-        // Weights that sum to one: exact, of the map, of the exact keys alone, all alike.
+        // Weights that sum to one: exact, of the map, of the exact keys alone, uniform.
         let mut kinds: [Vec<R>; 4] = std::array::from_fn(|_| vec![R::ZERO; queries.len() * width]);
         for (r, row) in weights.rows.iter().enumerate() {
             let range = r * stride..r * stride + keys;

@@ -1,10 +1,10 @@
-//! Maps that are learned from the queries and keys of a head.
+//! Maps learned from the queries and keys of a head.
 //!
-//! Attention by positive features is a mixture: M *slots* pool the values, each with weights of its own
-//! over the keys, and a query mixes the slots. Random features draw the slots blindly. Where queries and
-//! keys of a head are at hand, the slots can be learned: the map starts at the closed form and descends
-//! the divergence between exact weights and its own. It is not unbiased for any input any more, and far
-//! closer on those that the head really has. What comes out is an ordinary [`FeatureMap`].
+//! Attention by positive features is a mixture: M *slots* pool the values, each with its own weights over
+//! the keys, and a query mixes the slots. Random features draw the slots blindly. If the queries and keys
+//! of a head are available, the slots can be learned: the map starts at the closed form and minimises the
+//! divergence between the exact weights and its own. It is no longer unbiased for arbitrary input, but far
+//! more accurate on what the head really sees. The result is an ordinary [`FeatureMap`].
 
 mod adam;
 mod budget;
@@ -32,7 +32,7 @@ use rayon::prelude::*;
 use sequence::Raw;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Pieces that a single sequence is cut into, so that one can be held out.
+/// The number of pieces that a single sequence is split into, so that one can be held out.
 const PIECES: usize = 4;
 
 /// What was returned for a head.
@@ -41,7 +41,7 @@ const PIECES: usize = 4;
 pub enum Kept {
     /// The learned map.
     Learned,
-    /// The start: learning did not make it better on held-out sequences.
+    /// The start: learning did not improve it on held-out sequences.
     Start,
     /// A map whose features are switched off: the exact keys alone are better than with features.
     ExactAlone,
@@ -58,7 +58,7 @@ impl Kept {
     }
 }
 
-/// What was measured for a head on held-out sequences. Errors are of outputs, relative to exact ones.
+/// Measurements of a head on held-out sequences. Errors are those of outputs, relative to exact attention.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct HeadReport {
@@ -76,7 +76,7 @@ pub struct HeadReport {
     pub uniform: f64,
     /// The mean divergence of the weights of the start.
     pub kl_before: f64,
-    /// The same of the map that was kept.
+    /// The same for the map that was kept.
     pub kl_after: f64,
     /// Exact keys per query.
     pub exact_keys: f64,
@@ -84,7 +84,7 @@ pub struct HeadReport {
     pub kept: Kept,
 }
 
-/// A learned map and what it is worth.
+/// A learned map and its measurements.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LearnedHead {
@@ -95,8 +95,8 @@ pub struct LearnedHead {
 }
 
 /// Learns one map per head. The same data, options and seed give the same maps, whatever the number of
-/// threads. What is returned for a head is never worse on held-out sequences than the start in closed form,
-/// nor than the exact keys alone.
+/// threads. On held-out sequences, what is returned for a head is never worse than the closed-form start or
+/// the exact keys alone.
 ///
 /// ```
 /// use favor::learned::{Calibration, LearnOptions, learn_maps};
@@ -120,8 +120,8 @@ pub fn learn_maps<T: Scalar>(
     })
 }
 
-/// Does something for every head, `runs` times all steps of learning each. It is told the head's number,
-/// whether it should share out its own work, and whom to tell of its steps.
+/// Runs a job for every head, each with `runs` times all steps of learning. The job gets the head's number,
+/// whether it should distribute its own work, and a callback for its steps.
 fn each_head<T: Scalar, O: Send>(
     spec: FeatureSpec,
     data: &Calibration<'_, T>,
@@ -146,7 +146,7 @@ fn each_head<T: Scalar, O: Send>(
                 options.check_cancelled()?;
                 let last = AtomicUsize::new(0);
                 let done = |step: usize, held_out: f64| {
-                    // A smaller step than before is one of the next run.
+                    // A smaller step than before belongs to the next run.
                     let before = last.swap(step, Ordering::Relaxed);
                     let new = if step > before { step - before } else { step };
                     let done = steps.fetch_add(new, Ordering::Relaxed) + new;
@@ -160,7 +160,7 @@ fn each_head<T: Scalar, O: Send>(
     })
 }
 
-/// The sequences of a head: those that are learned from and those that are held out.
+/// The sequences of a head: those to learn from and those held out.
 fn split<T: Scalar>(
     data: &Calibration<'_, T>,
     head: usize,
@@ -202,7 +202,7 @@ fn read<T: Scalar>(data: &Calibration<'_, T>, sequence: usize, head: usize) -> R
         .map(|p| {
             let range = |length: usize| p * length / pieces..(p + 1) * length / pieces;
             let key_places: Vec<usize> = range(keys).filter(|&j| visible(j)).collect();
-            // Padding of the keys is padding of the queries, where they are as many.
+            // The padding of the keys is that of the queries, if there are as many.
             let same = queries == keys;
             let sees = |i: usize| !data.causal || key_places.first().is_some_and(|j| *j <= i);
             let query_places: Vec<usize> =

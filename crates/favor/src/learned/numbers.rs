@@ -1,18 +1,19 @@
-//! The numbers that are learned, as one vector, and how they become the two sides of a map.
+//! The learned numbers, as one vector, and how they become the two sides of a map.
 //!
 //! Inputs are taken in the coordinates of the start, `z = T(sx + shift)`: its transform with every
-//! direction divided by the deviation of the data in it. A step of the optimiser then moves all
-//! directions alike, and the quadratic row term of the start, `−½‖R(x+s)‖²`, is `−½ Σ ρ_l² z_l²`.
+//! direction divided by the standard deviation of the data along it. A step of the optimiser then
+//! moves all directions equally, and the quadratic row term of the start, `−½‖R(x+s)‖²`, is
+//! `−½ Σ ρ_l² z_l²`.
 
 use crate::linalg::{product, scale_rows, transposed_product};
 use crate::map::{Projection, RowTerm};
 use crate::simd::Real;
 use crate::{Error, FeatureMap, Matrix, Moments, Result, Side};
 
-/// Logarithms of features are to the base two while learning, as in the engine.
+/// Log-features are base two while learning, as in the engine.
 pub(super) const LOG2_E: f64 = std::f64::consts::LOG2_E;
 
-/// Directions that vary less than this fraction of the average are taken as varying so much.
+/// Directions that vary less than this fraction of the average are treated as varying that much.
 const LEAST_DEVIATION: f64 = 1e-3;
 
 /// The coordinates of one side.
@@ -43,14 +44,13 @@ impl Coordinates {
         let least = if mean > 0.0 { LEAST_DEVIATION * mean } else { 1.0 };
         let deviations: Vec<f64> = deviations.into_iter().map(|d| d.max(least)).collect();
         let inverses: Vec<f64> = deviations.iter().map(|d| 1.0 / d).collect();
-        // The two transforms are each other's inverse transposed: T⁻¹ = otherᵀ · diag(deviations).
+        // Each transform is the inverse transpose of the other: T⁻¹ = otherᵀ · diag(deviations).
         let inverse = transposed_product(other, &diagonal(&deviations));
         let transform = scale_rows(own.clone(), &inverses);
         Ok(Self { transform, inverse, start: map.side(side).clone() })
     }
 
-    /// Rows that come as they are, in these coordinates, and what their row term is without its
-    /// quadratic part.
+    /// Unscaled rows in these coordinates, and their row term without its quadratic part.
     pub(super) fn of(&self, rows: &Matrix<f64>, scale: f64) -> (Matrix<f64>, Vec<f64>) {
         let RowTerm::Exponential { linear, constant, alpha, .. } = &self.start.row else {
             return (Matrix::zeros(0, 0), vec![]);
@@ -71,7 +71,7 @@ impl Coordinates {
     /// The start's weights in these coordinates, and ρ.
     fn start(&self) -> (Matrix<f64>, Vec<f64>) {
         let weights = product(&self.start.weights, &self.inverse);
-        // T has the start's own directions, divided by their deviations: ρ are the deviations.
+        // T has the start's own directions, divided by their standard deviations: these are ρ.
         let rho = (0..self.transform.rows()).map(|l| self.deviation(l)).collect();
         (weights, rho)
     }
@@ -99,8 +99,8 @@ fn diagonal(values: &[f64]) -> Matrix<f64> {
     Matrix::from_fn(values.len(), values.len(), |i, j| if i == j { values[i] } else { 0.0 })
 }
 
-/// Where the parts of the vector lie. Widths are padded to whole vectors of the processor; what is
-/// beyond the last feature or coordinate stays zero.
+/// The layout of the vector. Widths are padded to whole SIMD vectors; what is beyond the last
+/// feature or coordinate stays zero.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub(super) features: usize,
@@ -135,14 +135,14 @@ pub(super) struct Parts<'a, R> {
     pub(super) query: &'a [R],
     /// Weights of the keys: one row per feature.
     pub(super) key: &'a [R],
-    /// One constant per feature; those of the other side would say nothing more.
+    /// One constant per feature; those of the other side would be redundant.
     pub(super) constants: &'a [R],
     /// ρ of the queries and of the keys.
     pub(super) query_rho: &'a [R],
     pub(super) key_rho: &'a [R],
 }
 
-/// The parts, to write to.
+/// The parts, mutable.
 pub(super) struct PartsMut<'a, R> {
     pub(super) query: &'a mut [R],
     pub(super) key: &'a mut [R],

@@ -29,17 +29,18 @@ impl<'a, T: Scalar> Calibration<'a, T> {
         Self { q, k, v: None, mask: None, causal: false }
     }
 
-    /// Values, by which errors of outputs are measured. Without them weights are compared.
+    /// Values, used to measure output errors. Without them, weights are compared.
     pub fn values(self, v: Option<Tensor<'a, T>>) -> Self {
         Self { v, ..self }
     }
 
-    /// `sequences × keys`, false at padding. Where there are as many queries as keys it is theirs too.
+    /// `sequences × keys`, false at padding. If there are as many queries as keys, it applies to the
+    /// queries too.
     pub fn mask(self, mask: Option<&'a [bool]>) -> Self {
         Self { mask, ..self }
     }
 
-    /// Whether a query sees its own and earlier keys only.
+    /// Whether a query sees only its own and earlier keys.
     pub fn causal(self, causal: bool) -> Self {
         Self { causal, ..self }
     }
@@ -72,13 +73,13 @@ impl<'a, T: Scalar> Calibration<'a, T> {
     }
 }
 
-/// How far learning has come.
+/// The progress of learning.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct LearnProgress {
-    /// Steps of all heads so far, and in all.
+    /// Steps of all heads so far.
     pub done: usize,
-    /// Steps of all heads.
+    /// Total steps of all heads.
     pub total: usize,
     /// The objective on held-out sequences of the head that was measured last.
     pub held_out: f64,
@@ -95,31 +96,31 @@ pub struct LearnProgress {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct LearnOptions<'a> {
-    /// The keys that are exact, while learning and afterwards.
+    /// The exact keys, while learning and afterwards.
     pub exact: ExactKeys,
     /// Steps of the optimiser; 0 keeps the start.
     pub steps: usize,
     /// Sequences per step. By default as many as have about 1 024 tokens together, at least four.
     pub batch: Option<usize>,
-    /// Queries per sequence and step; of a longer sequence so many are drawn, and all keys are seen.
+    /// Queries per sequence and step. From a longer sequence this many are drawn; all keys are seen.
     pub queries: usize,
-    /// The largest rate.
+    /// The peak learning rate.
     pub rate: f64,
-    /// How much of the objective is the error of the outputs, from the middle of the steps on, where there
-    /// are values; the rest is the divergence of the weights.
+    /// The fraction of the objective that is the output error, in the second half of the steps and if
+    /// there are values; the rest is the divergence of the weights.
     pub outputs: f64,
     /// How strongly numbers are pulled towards the start. By default not at all: stopping where held-out
-    /// sequences are best was better with few data too.
+    /// sequences are best was better even with little data.
     pub pull: f64,
-    /// The part of the sequences that is held out, at least one.
+    /// The fraction of the sequences that is held out, at least one.
     pub holdout: f64,
-    /// What decides which sequences are held out, and the order of the others.
+    /// The seed that decides which sequences are held out, and the order of the others.
     pub seed: u64,
-    /// The number of threads; rayon's own by default. No result depends on it.
+    /// The number of threads; rayon's default if not set. No result depends on it.
     pub threads: Option<usize>,
     /// Another thread may set this to true: learning then ends with [`Error::Cancelled`].
     pub cancel: Option<&'a AtomicBool>,
-    /// Told of progress, from several threads.
+    /// Called with progress, from several threads.
     pub progress: Option<&'a (dyn Fn(LearnProgress) + Sync)>,
 }
 
@@ -148,7 +149,7 @@ impl<'a> LearnOptions<'a> {
         }
     }
 
-    /// The keys that are exact.
+    /// The exact keys.
     pub fn exact(self, exact: ExactKeys) -> Self {
         Self { exact, ..self }
     }
@@ -168,7 +169,7 @@ impl<'a> LearnOptions<'a> {
         Self { queries, ..self }
     }
 
-    /// The largest rate.
+    /// The peak learning rate.
     pub fn rate(self, rate: f64) -> Self {
         Self { rate, ..self }
     }
@@ -178,12 +179,12 @@ impl<'a> LearnOptions<'a> {
         Self { pull, ..self }
     }
 
-    /// How much of the objective is the error of the outputs.
+    /// The fraction of the objective that is the output error.
     pub fn outputs(self, outputs: f64) -> Self {
         Self { outputs, ..self }
     }
 
-    /// The part of the sequences that is held out.
+    /// The fraction of the sequences that is held out.
     pub fn holdout(self, holdout: f64) -> Self {
         Self { holdout, ..self }
     }
@@ -203,7 +204,7 @@ impl<'a> LearnOptions<'a> {
         Self { cancel, ..self }
     }
 
-    /// What is told of progress.
+    /// The progress callback.
     pub fn progress(self, progress: Option<&'a (dyn Fn(LearnProgress) + Sync)>) -> Self {
         Self { progress, ..self }
     }

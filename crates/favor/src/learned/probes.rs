@@ -38,7 +38,7 @@ impl<R: Real> ProbeRows<R> {
         }
     }
 
-    /// How far the map is off at each key of a sequence: the same as `reference` computes.
+    /// The error of the map at each key of a sequence: the same as `reference` computes.
     pub(super) fn errors(
         &self,
         sequence: &Sequence<R>,
@@ -88,7 +88,7 @@ impl<R: Real> ProbeRows<R> {
     }
 }
 
-/// Probes out of calibration queries, with their mean weights over calibration keys.
+/// Probes from calibration queries, with their mean weights over calibration keys.
 pub(super) fn probes(queries: Matrix<f64>, keys: &[&Matrix<f64>], kernel: Kernel) -> Probes {
     let scale = kernel.scale().powi(2);
     let square = |x: &[f64]| kernel.alpha() * scale * crate::linalg::dot(x, x);

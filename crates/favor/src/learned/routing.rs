@@ -3,7 +3,7 @@
 use crate::ExactKeys;
 use crate::simd::Real;
 
-/// The largest of a stream of scores, in falling order; of two equals the earlier stays ahead.
+/// The largest of a stream of scores, in descending order; of two equal ones, the earlier stays ahead.
 #[derive(Debug, Clone)]
 pub(super) struct Largest<R> {
     most: usize,
@@ -30,19 +30,19 @@ impl<R: Real> Largest<R> {
     }
 }
 
-/// What keys tell of where queries should look.
+/// What the keys say about where queries should look.
 pub(super) struct Scores<'a, R> {
-    /// Logarithms of the features and the features themselves, rows `stride` apart.
+    /// Log-features and the features themselves, rows `stride` apart.
     pub(super) logs: &'a [R],
     pub(super) features: &'a [R],
     pub(super) stride: usize,
-    /// How far the map is off at each key.
+    /// The error of the map at each key.
     pub(super) errors: &'a [f64],
     pub(super) places: &'a [usize],
 }
 
-/// Members of all slots, shares of all slots and worst keys, as they are before each block of a causal
-/// sequence, or once for all.
+/// Members of all slots, shares of all slots and worst keys, before each block of a causal sequence, or once
+/// for all queries.
 pub(super) struct Routes<R> {
     blocks: Vec<Block<R>>,
     /// Where the keys are, if a query is routed by those before it.
@@ -110,8 +110,8 @@ impl<R: Real> Routes<R> {
     }
 }
 
-/// The exact keys of the query at this place, by their numbers among the keys: a range of those near it, and
-/// others outside of the range, in order. It sees the first `seen` keys and has these features.
+/// The exact keys of the query at this position, as indices of keys: a range of those near it, and others
+/// outside the range, in order. It sees the first `seen` keys and has these features.
 pub(super) fn exact_places<R: Real>(
     place: usize,
     keys: &[usize],

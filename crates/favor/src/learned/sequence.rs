@@ -9,19 +9,19 @@ pub(super) fn hidden<R: Real>() -> R {
     R::from_f64(R::LOWEST.to_f64() / 4.0)
 }
 
-/// Queries and keys of a sequence that are not padding.
+/// The queries and keys of a sequence that are not padding.
 pub(super) struct Sequence<R> {
-    /// Where they stand in the sequence.
+    /// Their positions in the sequence.
     pub(super) query_places: Vec<usize>,
     pub(super) key_places: Vec<usize>,
-    /// The number of keys, padded to whole vectors, and from one row of so many numbers to the next: not a
-    /// power of two, which would crowd the cache.
+    /// The number of keys, padded to whole vectors, and the stride between rows of that many numbers: not
+    /// a power of two, which would cause cache conflicts.
     pub(super) width: usize,
     pub(super) stride: usize,
-    /// Queries as they are, `dim` numbers per row, and keys transposed, times the kernel's scale squared.
+    /// Queries unscaled, `dim` numbers per row, and keys transposed, times the kernel's scale squared.
     pub(super) queries: Vec<R>,
     pub(super) keys: Vec<R>,
-    /// `α‖sk‖²`, and a hidden logit beyond the last key.
+    /// `α‖sk‖²`, and a masked logit beyond the last key.
     pub(super) key_constants: Vec<R>,
     /// `α‖sq‖²`.
     pub(super) query_constants: Vec<f64>,
@@ -32,7 +32,7 @@ pub(super) struct Sequence<R> {
     /// Row terms without their quadratic part.
     pub(super) query_terms: Vec<R>,
     pub(super) key_terms: Vec<R>,
-    /// Values of the keys, where there are any.
+    /// The values of the keys, if there are any.
     pub(super) values: Option<Values<R>>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Values<R> {
     pub(super) columns: Vec<R>,
 }
 
-/// What a sequence is made of: rows of one head with their places.
+/// What a sequence is made of: rows of one head with their positions.
 pub(super) struct Raw {
     pub(super) queries: Matrix<f64>,
     pub(super) keys: Matrix<f64>,

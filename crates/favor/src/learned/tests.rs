@@ -1,4 +1,4 @@
-//! The gradient against finite differences and autograd, and the weights against the plain definition.
+//! The gradient against finite differences and autograd, and the weights against their definition.
 
 use super::gradient::add_gradient;
 use super::measure::measure;
@@ -83,7 +83,7 @@ impl Case {
         (0..self.sequence.query_places.len()).collect()
     }
 
-    /// The objective: the squared error of the outputs counts by the part `outputs`.
+    /// The objective: the squared error of the outputs counts with the fraction `outputs`.
     fn objective(&self, numbers: &Numbers<f64>, outputs: f64) -> f64 {
         let (mut weights, queries) = (self.weights(), self.queries());
         let score = measure(&mut weights, numbers, &self.sequence, self.view, &queries);
@@ -168,7 +168,7 @@ fn the_gradient_is_that_of_the_objective() {
     }
 }
 
-/// Numbers of a vector without padding, by their names: matrices have one row per feature.
+/// The numbers of a vector without padding, by name: matrices have one row per feature.
 fn named(numbers: &Numbers<f64>) -> Vec<(&'static str, Vec<Vec<f64>>)> {
     let Shape { features, dim, features_padded, dim_padded } = numbers.shape;
     let p = numbers.parts();
@@ -259,7 +259,7 @@ fn the_gradient_is_that_of_autograd() {
             assert_eq!(ours.len(), theirs.len());
             let largest = theirs.iter().fold(0.0_f64, |m, x| m.max(x.abs()));
             for (a, b) in ours.iter().zip(&theirs) {
-                // Some hundred sums in another order; what cancels is zero to rounding.
+                // Some hundred sums in another order; what cancels is zero up to rounding.
                 let off = (a - b).abs();
                 assert!(off < 1e-11 * largest.max(1e-3), "case {number}, {name}: {a:e} for {b:e}");
             }
@@ -267,7 +267,7 @@ fn the_gradient_is_that_of_autograd() {
     }
 }
 
-/// The map made of the numbers has, by the plain definition, the outputs that were measured.
+/// The map made from the numbers has, by definition, the outputs that were measured.
 #[test]
 fn the_numbers_are_those_of_the_map() {
     for (c, case) in cases().into_iter().enumerate() {

@@ -1,9 +1,9 @@
-//! The gradient of a map's numbers through attention, for models that go on training their maps.
+//! The gradient of a map's numbers through attention, for models that keep training their maps.
 //!
-//! With `g` the gradient of an output `o` and `D` its normaliser, the derivative by an estimate `k̂_ij` is
-//! `E_ij = g_i·(v_j − o_i)/D_i`, and zero where the key is exact. From there on it is the gradient of
-//! learning: `p ∘ (E s)` for the logarithms of the queries' features and `s ∘ (Eᵀ p)` for the keys'. All pairs
-//! are looked at, in time that grows with the square of the length: sequences in training are short.
+//! With `g` the gradient of an output `o` and `D` its normaliser, the derivative with respect to an estimate
+//! `k̂_ij` is `E_ij = g_i·(v_j − o_i)/D_i`, and zero for an exact key. From there on it is the gradient of
+//! learning: `p ∘ (E s)` for the queries' log-features and `s ∘ (Eᵀ p)` for the keys'. All pairs are visited,
+//! in time quadratic in the length: sequences in training are short.
 
 use super::numbers::LOG2_E;
 use super::routing::{Routes, Scores, exact_places};
@@ -21,11 +21,11 @@ use rayon::prelude::*;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MapGradient {
-    /// Of the weights of the queries, one row per feature.
+    /// With respect to the weights of the queries, one row per feature.
     pub query: Matrix<f64>,
-    /// Of the weights of the keys.
+    /// With respect to the weights of the keys.
     pub key: Matrix<f64>,
-    /// Of the constants, one per feature.
+    /// With respect to the constants, one per feature.
     pub constants: Vec<f64>,
 }
 
@@ -38,10 +38,10 @@ impl MapGradient {
 }
 
 /// The gradients of the maps of all heads, one per head and summed over the batch, given the output of
-/// [`attention`](crate::attention()) and the gradient of that output, both `[batch, heads, length, value dim]`.
-/// [`attention_backward`](crate::attention_backward) gives those of queries, keys and values. Which keys are
-/// exact is taken as given: a small change of a map changes it almost nowhere. A head that is exact throughout
-/// has a gradient of zeros.
+/// [`attention`](crate::attention()) and the gradient of that output, both
+/// `[batch, heads, length, value dim]`. [`attention_backward`](crate::attention_backward) returns those of
+/// queries, keys and values. Which keys are exact is treated as fixed: a small change of a map changes it
+/// almost nowhere. A fully exact head has a zero gradient.
 ///
 /// ```
 /// use favor::learned::map_gradients;
@@ -148,7 +148,7 @@ fn check<T: Scalar>(
     Ok(())
 }
 
-/// The numbers of a head, one row after the other.
+/// The numbers of a head, row by row.
 fn real<T: Scalar>(matrix: Strided<'_, T>, columns: usize) -> Vec<T::Real> {
     let mut out = vec![T::Real::ZERO; matrix.rows * columns];
     for (i, row) in out.chunks_mut(columns.max(1)).enumerate() {
@@ -169,7 +169,7 @@ struct One<'a, R> {
     mask: Option<&'a [bool]>,
 }
 
-/// A map as products take it, to the base two.
+/// A map in the form that products use, base two.
 struct Packed<R: Real> {
     kernels: &'static Kernels<R>,
     kernel: Kernel,
@@ -232,7 +232,7 @@ impl<R: Real> Packed<R> {
         Ok(Self { kernels, kernel, features, dim, features_padded, dim_padded, query, key })
     }
 
-    /// The given rows, scaled and moved as the side's weights take them, `dim_padded` numbers per row.
+    /// The given rows, scaled and shifted for the side's weights, `dim_padded` numbers per row.
     fn moved(&self, side: &PackedSide<R>, x: &[R], rows: &[usize]) -> Vec<R> {
         let scale = self.kernel.scale();
         let mut out = vec![R::ZERO; rows.len() * self.dim_padded];
@@ -245,7 +245,7 @@ impl<R: Real> Packed<R> {
         out
     }
 
-    /// The row terms of rows that were moved, to the base two.
+    /// The base-two row terms of shifted rows.
     fn terms(&self, side: &PackedSide<R>, moved: &[R]) -> Vec<R> {
         let (count, width) = (moved.len() / self.dim_padded, self.dim_padded);
         let mut turned = vec![R::ZERO; count * width];
@@ -277,7 +277,7 @@ impl<R: Real> Packed<R> {
         let (keys, columns) = (one.k.len() / dim, one.columns);
         let visible = |j: &usize| one.mask.is_none_or(|mask| mask[*j]);
         let key_places: Vec<usize> = (0..keys).filter(visible).collect();
-        // Rows without a gradient, such as padding, have no part in it.
+        // Rows without a gradient, such as padding, contribute nothing.
         let counts =
             |i: &usize| one.grad[i * columns..(i + 1) * columns].iter().any(|g| g.to_f64() != 0.0);
         let query_places: Vec<usize> = (0..one.q.len() / dim).filter(counts).collect();
@@ -416,7 +416,7 @@ impl<R: Real> Packed<R> {
         Ok(())
     }
 
-    /// One over the normaliser of query `i`, in the units of its estimates: those are `far` together, to be
+    /// One over the normaliser of query `i`, in the units of its estimates: their sum is `far`, to be
     /// multiplied by two to the power of `estimated`.
     fn rate(
         &self,

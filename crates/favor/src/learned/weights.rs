@@ -1,4 +1,4 @@
-//! The weights of a sequence, exact and by the map, a tile of queries at a time.
+//! The weights of a sequence, exact and estimated by the map, a tile of queries at a time.
 
 use super::numbers::{Numbers, Shape};
 use super::probes::ProbeRows;
@@ -9,24 +9,24 @@ use crate::simd::{Aligned, Gemm, Kernels, Layout, Prefetch, Real};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Queries of a tile.
+/// Queries per tile.
 pub(super) const TILE: usize = 96;
 
-/// What a query may see, and which of it is exact.
+/// What a query may see, and which keys of it are exact.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
     pub(super) exact: ExactKeys,
     pub(super) causal: bool,
 }
 
-/// Buffers for sequences of one head.
+/// Buffers for the sequences of one head.
 pub(super) struct Weights<R: Real> {
     pub(super) kernels: &'static Kernels<R>,
     pub(super) shape: Shape,
     /// Features of the keys, one row per feature, `· 2^{−n_m}`; and transposed.
     pub(super) key_features: Aligned<R>,
     pub(super) key_features_by_key: Aligned<R>,
-    /// Logarithms of the same, where queries are routed.
+    /// Logarithms of the same, if queries are routed.
     key_logs: Vec<R>,
     key_terms: Vec<R>,
     /// Constants of the queries' features: those of the map, and `n_m`.
@@ -46,15 +46,15 @@ pub(super) struct Weights<R: Real> {
 /// weight `near · e`, any other `far · k̂`, and the true weight of every key is `whole · e`.
 #[derive(Debug, Clone)]
 pub(super) struct Row<R> {
-    /// Keys that it sees.
+    /// The number of keys that it sees.
     pub(super) seen: usize,
-    /// The exact ones: a range, and others outside of it, in order.
+    /// The exact ones: a range, and others outside it, in order.
     pub(super) window: (usize, usize),
     pub(super) others: Vec<usize>,
     pub(super) whole: R,
     pub(super) near: R,
     pub(super) far: R,
-    /// `log(Ẑ/Z)`, and the logarithm of what `e` is to be divided by to be in the units of `k̂`.
+    /// `log(Ẑ/Z)`, and the logarithm of the divisor that converts `e` to the units of `k̂`.
     pub(super) log_ratio: f64,
     pub(super) log_unit: f64,
 }
@@ -93,7 +93,7 @@ impl<R: Real> Weights<R> {
         }
     }
 
-    /// The features of all keys, and what they are pointed at by.
+    /// The features of all keys, and their routing.
     pub(super) fn load(&mut self, numbers: &Numbers<R>, sequence: &Sequence<R>, view: View) {
         let Shape { features, dim, features_padded, dim_padded } = self.shape;
         let (width, stride) = (sequence.width, sequence.stride);
@@ -189,7 +189,7 @@ impl<R: Real> Weights<R> {
         let p = &mut self.query_features;
         kernels.softmax_rows(tile, p, constants, &mut exponents, &mut sums, &mut shrink);
 
-        // Exact weights, relative to the largest of those that are seen.
+        // Exact weights, relative to the largest visible one.
         let left = gather(&sequence.queries, dim, queries);
         let right = (&sequence.keys[..], stride);
         product(
@@ -217,7 +217,7 @@ impl<R: Real> Weights<R> {
             &mut shrink,
         );
 
-        // Estimates, without those of exact keys.
+        // Estimates, except those of exact keys.
         let left = (&self.query_features[..], (features_padded, 1));
         let out = (&mut self.estimates[..], stride, false);
         product(kernels, (count, width, features), left, (&self.key_features, stride), out);
@@ -302,7 +302,7 @@ pub(super) fn transpose<R: Real>(
     }
 }
 
-/// The given rows of a matrix, in place where they follow one another.
+/// The given rows of a matrix, without a copy if they are consecutive.
 pub(super) fn gather<'a, R: Real>(from: &'a [R], dim: usize, rows: &[usize]) -> Cow<'a, [R]> {
     match (rows.first(), rows.last()) {
         (Some(first), Some(last)) if last - first + 1 == rows.len() => {
@@ -316,7 +316,7 @@ pub(super) fn gather<'a, R: Real>(from: &'a [R], dim: usize, rows: &[usize]) -> 
     }
 }
 
-/// `out = terms − ½ Σ ρ_l² z_l²`, to the base two.
+/// `out = terms − ½ Σ ρ_l² z_l²`, base two.
 pub(super) fn row_terms<R: Real>(terms: &[R], z: &[R], stride: usize, rho: &[R], out: &mut Vec<R>) {
     let half = R::from_f64(-0.5 * super::numbers::LOG2_E);
     let squares: Vec<R> = rho.iter().map(|r| *r * *r * half).collect();

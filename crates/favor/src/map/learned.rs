@@ -1,28 +1,28 @@
-//! Maps whose projections were learned from queries and keys of a head.
+//! Maps whose projections were learned from the queries and keys of a head.
 
 use super::{FeatureMap, FeatureSpec, Numbers, Projection, Record, RowTerm};
 use crate::{Error, ExactKeys, Matrix, Result};
 use serde::{Deserialize, Serialize};
 
-/// What a map was learned on, and what that brought.
+/// What a map was learned from, and the gain.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LearnedFrom {
-    /// Sequences that were learned from.
+    /// The number of sequences learned from.
     pub sequences: usize,
-    /// Sequences that were held out, on which the losses below were measured.
+    /// The number of held-out sequences, on which the losses below were measured.
     pub held_out: usize,
-    /// Steps to the numbers that were kept: those of the least held-out loss.
+    /// The number of steps to the kept parameters: those with the lowest held-out loss.
     pub steps: usize,
-    /// The keys that were exact meanwhile.
+    /// The keys that were exact during learning.
     pub exact: ExactKeys,
-    /// Whether queries saw their own and earlier keys only.
+    /// Whether queries saw only their own and earlier keys.
     pub causal: bool,
     /// The seed of the order of the sequences.
     pub seed: u64,
     /// Mean KL divergence of the weights on held-out sequences, at the start.
     pub kl_before: f64,
-    /// The same, of what was kept.
+    /// The same for what was kept.
     pub kl_after: f64,
 }
 
@@ -35,10 +35,10 @@ pub(crate) struct Learned {
     pub(crate) from: LearnedFrom,
 }
 
-/// Queries of the calibration, by which a key's error is judged when it is seen.
+/// Calibration queries, by which a key's error is judged when it is seen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Probes {
-    /// One row per query, as it came.
+    /// One row per query, unscaled.
     pub(crate) queries: Matrix<f64>,
     /// The logarithm of each query's mean weight over the keys of the calibration.
     pub(crate) log_means: Vec<f64>,
@@ -85,14 +85,15 @@ impl FeatureMap {
         Self::from_record(Record { spec, numbers: Numbers::Learned(Box::new(learned)) })
     }
 
-    /// What the map was learned on, or `None` if its parameters have a closed form. Learned features are
-    /// not unbiased: variances in closed form do not hold for them, and errors are measured instead.
+    /// What the map was learned from, or `None` if its parameters have a closed form. Learned features are
+    /// not unbiased: closed-form variances do not hold for them, and errors are measured instead.
     pub fn learned(&self) -> Option<&LearnedFrom> {
         self.learned_numbers().map(|learned| &learned.from)
     }
 
-    /// A learned map with other weights, one row per feature, and constants; the rest stays. This is how a model
-    /// goes on training its maps: [`map_gradients`](crate::learned::map_gradients) has the gradients.
+    /// A learned map with other weights, one row per feature, and constants; the rest stays the same. This is
+    /// how a model keeps training its maps: [`map_gradients`](crate::learned::map_gradients) has the
+    /// gradients.
     ///
     /// ```
     /// # use favor::learned::{Calibration, LearnOptions, learn_maps};

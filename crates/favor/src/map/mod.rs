@@ -18,10 +18,10 @@ pub use side::{Projection, RowTerm};
 use std::sync::Arc;
 pub use store::{maps_from_bytes, maps_to_bytes, maps_to_bytes_with_note, note_from_bytes};
 
-/// Rows that are turned into features at a time.
+/// Rows converted to features at a time.
 pub(crate) const BLOCK: usize = 256;
 
-/// Which side of the kernel a set of vectors stands on.
+/// Which side of the kernel a set of vectors is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The `x` of `K(x,y)`.
@@ -51,7 +51,7 @@ pub struct FeatureSpec {
     pub features: usize,
     /// How the rows of ω depend on one another.
     pub coupling: Coupling,
-    /// What decides ω.
+    /// The seed of ω.
     pub seed: u64,
 }
 
@@ -62,36 +62,36 @@ impl FeatureSpec {
         Self { family, kernel, features, coupling, seed: 0 }
     }
 
-    /// Another number of features.
+    /// Sets the number of features.
     pub fn features(self, features: usize) -> Self {
         Self { features, ..self }
     }
 
-    /// Another kernel.
+    /// Sets the kernel.
     pub fn kernel(self, kernel: Kernel) -> Self {
         Self { kernel, ..self }
     }
 
-    /// Another coupling.
+    /// Sets the coupling.
     pub fn coupling(self, coupling: Coupling) -> Self {
         Self { coupling, ..self }
     }
 
-    /// Another seed.
+    /// Sets the seed.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// The map with the parameters that are best for the two sets in closed form. The moments are
-    /// those of the data as they come; the kernel's input scale is applied here.
+    /// The map with the optimal parameters for the two sets, in closed form. Pass the moments of the unscaled
+    /// data; the kernel's input scale is applied here.
     pub fn fit(&self, queries: &Moments, keys: &Moments) -> Result<FeatureMap> {
         let scale = self.kernel.scale();
         let parameters = self.family.fit(&queries.scaled(scale), &keys.scaled(scale))?;
         FeatureMap::assemble(*self, queries.dim(), parameters)
     }
 
-    /// The map with parameters of the caller's own. Only the family's pairing of draws is used
-    /// (`Hyperbolic`: ω and −ω); a trigonometric family has no parameters and is refused.
+    /// The map with the caller's own parameters. Only the family's pairing of draws is used (`Hyperbolic`: ω
+    /// and −ω); a trigonometric family has no parameters and is an error.
     pub fn with_parameters(&self, parameters: Parameters) -> Result<FeatureMap> {
         if !self.family.is_positive() {
             let reason = format!("{} takes no parameters", self.family.name());
@@ -100,8 +100,8 @@ impl FeatureSpec {
         FeatureMap::assemble(*self, parameters.dim(), Some(parameters))
     }
 
-    /// The map with parameters and an ω of the caller's own, one row per feature: what
-    /// [`FeatureMap::parameters`] and [`FeatureMap::omega`] gave out makes the same map again.
+    /// The map with the caller's own parameters and ω, one row per feature: what [`FeatureMap::parameters`]
+    /// and [`FeatureMap::omega`] return makes the same map again.
     ///
     /// ```
     /// use favor::{Family, FeatureSpec, Moments, Rows};
@@ -128,7 +128,7 @@ pub struct FeatureMap {
     packed: Arc<PackedCache>,
 }
 
-/// All that defines a map; the rest is derived from it.
+/// Everything that defines a map; the rest is derived from it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     spec: FeatureSpec,
@@ -199,12 +199,12 @@ impl FeatureMap {
         Ok(Self { query, key, record, packed: Arc::default() })
     }
 
-    /// What the map was fitted as; for a learned map, what it started from.
+    /// The specification the map was fitted with; for a learned map, that of its start.
     pub fn spec(&self) -> &FeatureSpec {
         &self.record.spec
     }
 
-    /// The kernel that it estimates.
+    /// The kernel that the map estimates.
     pub fn kernel(&self) -> Kernel {
         self.record.spec.kernel
     }
@@ -236,7 +236,7 @@ impl FeatureMap {
         }
     }
 
-    /// One side of the map as the numbers that rows are projected by.
+    /// The numbers by which one side of the map projects rows.
     ///
     /// ```
     /// use favor::{Family, FeatureSpec, Moments, Rows, Side};
@@ -274,8 +274,8 @@ impl FeatureMap {
         Ok(out)
     }
 
-    /// The features `M^{-1/2} f(ω_m, ·)` of one side, one row per vector, with a logarithmic scale a
-    /// row: `K(x,y) ≈ Σ_m P_m(x) S_m(y)`.
+    /// The features `M^{-1/2} f(ω_m, ·)` of one side, one row per vector, with a logarithmic scale per row:
+    /// `K(x,y) ≈ Σ_m P_m(x) S_m(y)`.
     pub fn features_of<T: Float>(&self, side: Side, rows: Rows<'_, T>) -> Result<LogScaled<T>> {
         let mut log_scale = Vec::with_capacity(rows.rows());
         let mut values = Matrix::zeros(rows.rows(), self.features());
@@ -292,7 +292,7 @@ impl FeatureMap {
         Ok(LogScaled { log_scale, values })
     }
 
-    /// Checks rows of one side and hands them over as blocks of features.
+    /// Checks the rows of one side and yields blocks of their features.
     pub(crate) fn each_block<T: Float>(
         &self,
         side: Side,
@@ -306,7 +306,7 @@ impl FeatureMap {
         Ok(())
     }
 
-    /// The features of a few rows, which were checked before.
+    /// The features of a few rows that were checked before.
     pub(crate) fn block<T: Float>(&self, side: Side, rows: Rows<'_, T>) -> Result<Block> {
         let block = self.side(side).features(&rows.to_f64(self.kernel().scale()));
         if block.is_finite() { Ok(block) } else { Err(feature_overflow::<f64>()) }

@@ -1,6 +1,6 @@
 //! One side of a feature map in the form that the tiles use: the dense transform is already in the
-//! weights, so every positive family projects at the same cost. Logarithms of features are to the base
-//! two here: `log₂ e` is in the weights too.
+//! weights, so every positive family projects at the same cost. Log-features are base two here:
+//! `log₂ e` is in the weights too.
 
 use super::side::{Projection, RowTerm};
 use crate::linalg::upper_triangle;
@@ -13,30 +13,30 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone)]
 pub(crate) struct Panels<R> {
     pub(crate) data: Aligned<R>,
-    /// Rows of the weights: the depth of the product.
+    /// Number of rows of the weights: the depth of the product.
     pub(crate) depth: usize,
-    /// Columns, padded to whole panels.
+    /// Number of columns, padded to whole panels.
     pub(crate) width: usize,
-    /// Columns of a panel.
+    /// Columns per panel.
     pub(crate) panel: usize,
 }
 
 impl<R: Real> Panels<R> {
-    /// Packs the transposed of `rows`: one column of the result a row. Columns beyond the last are
-    /// copies of it, so that they never hold anything but ordinary numbers.
+    /// Packs the transpose of `rows`: one column of the result per row. Columns beyond the last are
+    /// copies of it, so they always hold ordinary numbers.
     fn of_rows(rows: &Matrix<f64>, factor: f64) -> Self {
         let (count, depth) = rows.shape();
         Self::from_fn(count, depth, |j, l| R::from_f64(rows[(j.min(count - 1), l)] * factor))
     }
 
-    /// Nothing but zeros.
+    /// All zeros.
     pub(crate) fn zeros(count: usize, depth: usize) -> Self {
         let panel = 2 * R::kernels().lanes;
         let width = count.next_multiple_of(panel);
         Self { data: Aligned::zeros(width * depth), depth, width, panel }
     }
 
-    /// Packs the transposed of `count` rows of `depth` numbers; zero beyond the last.
+    /// Packs the transpose of `count` rows of `depth` numbers; zero beyond the last.
     pub(crate) fn turn_rows(&mut self, rows: &[R], row_stride: usize, count: usize) {
         let Self { data, depth, width, panel } = self;
         let (panel, depth) = (*panel, *depth);
@@ -53,7 +53,7 @@ impl<R: Real> Panels<R> {
         }
     }
 
-    /// Packs `entry(column, depth)`; it is asked for the columns beyond `count` too.
+    /// Packs `entry(column, depth)`; it is also called for the columns beyond `count`.
     pub(crate) fn from_fn(count: usize, depth: usize, entry: impl Fn(usize, usize) -> R) -> Self {
         let panel = 2 * R::kernels().lanes;
         let width = count.next_multiple_of(panel);
@@ -76,27 +76,27 @@ pub(crate) struct PackedSide<R> {
     pub(crate) dim: usize,
     /// The dimension, padded to whole vectors.
     pub(crate) dim_padded: usize,
-    /// The factor of the inputs, and what is then added to them.
+    /// The factor of the inputs, and the shift added afterwards.
     pub(crate) scale: R,
     pub(crate) shift: Vec<R>,
-    /// `W log₂ e` for projecting, and `W` itself, row after row, for the way back.
+    /// `W log₂ e` for projecting, and `W` itself, row by row, for the backward pass.
     pub(crate) weights: Panels<R>,
     pub(crate) weight_rows: Vec<R>,
     /// `k_m log₂ e` for each column of the projection.
     pub(crate) constants: Vec<R>,
-    /// The row term to the base two is `constant + Σ (a v + b) v − ½‖Rv‖²`, in the moved vector `v`;
-    /// where `R` is diagonal or orthogonal, it is in `a`.
+    /// The base-two row term is `constant + Σ (a v + b) v − ½‖Rv‖²`, in the shifted vector `v`; if `R`
+    /// is diagonal or orthogonal, it is folded into `a`.
     pub(crate) row_constant: R,
     pub(crate) row_a: Vec<R>,
     pub(crate) row_b: Vec<R>,
     pub(crate) dense: Option<Dense<R>>,
 }
 
-/// `R` of a row term, where it is neither diagonal nor orthogonal: for `‖Rv‖`, and `RᵀR` for the
+/// `R` of a row term, if it is neither diagonal nor orthogonal: for `‖Rv‖`, and `RᵀR` for the
 /// gradient.
 #[derive(Debug, Clone)]
 pub(crate) struct Dense<R> {
-    /// The upper triangle with the same `‖Rv‖`: what is zero in it is not multiplied.
+    /// The upper triangular matrix with the same `‖Rv‖`: its zeros are not multiplied.
     pub(crate) triangle: Panels<R>,
     pub(crate) gram: Panels<R>,
 }
@@ -166,7 +166,7 @@ impl<R: Real> PackedSide<R> {
     }
 }
 
-/// The diagonal, if everything beside it is nothing but rounding.
+/// The diagonal, if everything else is rounding error.
 fn diagonal_of(m: &Matrix<f64>) -> Option<Vec<f64>> {
     let n = m.rows();
     let diagonal: Vec<f64> = (0..n).map(|l| m[(l, l)]).collect();
@@ -184,15 +184,15 @@ pub(crate) struct PackedMap<R> {
 }
 
 impl<R: Real> PackedMap<R> {
-    /// `None` for a trigonometric map, or if its numbers do not fit the format.
+    /// `None` for a trigonometric map, or if its numbers overflow the format.
     fn new(kernel: Kernel, query: &Projection, key: &Projection) -> Option<Self> {
         let (query, key) = (PackedSide::new(kernel, query)?, PackedSide::new(kernel, key)?);
         (query.is_finite() && key.is_finite()).then_some(Self { query, key })
     }
 }
 
-/// The packed forms of a map, made when they are first asked for. They are derived from the map, so
-/// two caches are always equal.
+/// The packed forms of a map, made on first use. They are derived from the map, so two caches are
+/// always equal.
 #[derive(Default)]
 pub(crate) struct PackedCache {
     single: OnceLock<Option<PackedMap<f32>>>,
@@ -211,7 +211,7 @@ impl std::fmt::Debug for PackedCache {
     }
 }
 
-/// A number format with its place in the cache.
+/// A number format with its slot in the cache.
 pub(crate) trait Cached: Real {
     fn slot(cache: &PackedCache) -> &OnceLock<Option<PackedMap<Self>>>;
 }
@@ -229,8 +229,8 @@ impl Cached for f64 {
 }
 
 impl FeatureMap {
-    /// The map packed for the engine; `None` where only the plain way is open: a trigonometric map,
-    /// or numbers beyond the format.
+    /// The map packed for the engine; `None` if only the reference implementation can be used: for a
+    /// trigonometric map, or numbers beyond the format.
     pub(crate) fn packed<R: Cached>(&self) -> Option<&PackedMap<R>> {
         R::slot(&self.packed)
             .get_or_init(|| PackedMap::new(self.kernel(), &self.query, &self.key))

@@ -16,13 +16,13 @@ pub struct Projection {
     pub weights: Matrix<f64>,
     /// `k_m`, or the offsets θ_m.
     pub constants: Vec<f64>,
-    /// `s`, added before anything else: data far from zero would cancel if it came later.
+    /// `s`, added before anything else: data far from zero would lose digits if it came later.
     pub shift: Vec<f64>,
-    /// What the rows have in common with every feature.
+    /// The term that a row shares with every feature.
     pub row: RowTerm,
 }
 
-/// The part of a log-feature that depends on the vector alone.
+/// The part of a log-feature that depends only on the vector.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RowTerm {
@@ -132,7 +132,7 @@ impl Projection {
 }
 
 impl RowTerm {
-    /// The term of each row, given the rows and the rows moved by the shift.
+    /// The term of each row, given the rows and the shifted rows.
     pub(crate) fn values(&self, rows: &Matrix<f64>, moved: &Matrix<f64>) -> Vec<f64> {
         let norm = |i: usize| dot(rows.row(i), rows.row(i));
         match self {

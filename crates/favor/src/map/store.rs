@@ -1,8 +1,8 @@
-//! Feature maps as bytes: one map or several, in one form.
+//! Feature maps as bytes: one map or several, in one format.
 //!
-//! ω is stored, not only its seed: a file then means the same forever, even if a later version should
-//! draw differently, and maps with an ω of their own can be kept too. The seed and the coupling stay in
-//! the header for the reader.
+//! ω is stored, not only its seed: a file keeps its meaning forever, even if a later version draws
+//! differently, and maps with a custom ω can be stored too. The seed and the coupling are in the header for
+//! information.
 
 use super::{Drawn, FeatureMap, FeatureSpec, Learned, LearnedFrom, Probes, Projection, RowTerm};
 use crate::store::{Array, File, Kind};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const KIND: Kind = Kind::new("favor.maps", "feature map", 4);
 
-/// What the header holds: something of each map, and a note of whoever wrote the file.
+/// The contents of the header: an entry per map, and a note by the writer of the file.
 #[derive(Serialize, Deserialize)]
 struct Contents {
     maps: Vec<Entry>,
@@ -21,7 +21,7 @@ struct Contents {
     note: Option<Value>,
 }
 
-/// What the header says of a map.
+/// What the header says about a map.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     spec: FeatureSpec,
@@ -29,7 +29,7 @@ struct Entry {
     learned: Option<LearnedFrom>,
 }
 
-/// Maps as the bytes of a safetensors file: one per head of a layer, say.
+/// Maps as the bytes of a safetensors file, for example one per head of a layer.
 ///
 /// ```
 /// use favor::{Family, FeatureSpec, Moments, Rows, maps_from_bytes, maps_to_bytes};
@@ -42,8 +42,9 @@ pub fn maps_to_bytes(maps: &[FeatureMap]) -> Result<Vec<u8>> {
     write(maps, None)
 }
 
-/// [`maps_to_bytes`] with a note, which comes into the header as JSON and under its checksum: to which layers
-/// of a model the maps belong, say. [`maps_from_bytes`] reads the maps, [`note_from_bytes`] the note.
+/// [`maps_to_bytes`] with a note, which goes into the header as JSON and is covered by its checksum: for
+/// example, which layers of a model the maps belong to. [`maps_from_bytes`] reads the maps,
+/// [`note_from_bytes`] the note.
 ///
 /// ```
 /// use favor::{Family, FeatureSpec, Moments, Rows};
@@ -74,8 +75,8 @@ fn write(maps: &[FeatureMap], note: Option<Value>) -> Result<Vec<u8>> {
     KIND.write(&contents, arrays)
 }
 
-/// Reads the bytes of a file that [`maps_to_bytes`] or [`FeatureMap::to_bytes`] made. Damaged, truncated
-/// or foreign bytes give an error that says what is wrong with them.
+/// Reads the bytes written by [`maps_to_bytes`] or [`FeatureMap::to_bytes`]. Damaged, truncated or foreign
+/// bytes are an error that says what is wrong.
 pub fn maps_from_bytes(bytes: &[u8]) -> Result<Vec<FeatureMap>> {
     let file = KIND.read::<Contents>(bytes)?;
     let one = |(i, entry): (usize, &Entry)| read(&file, i, entry);
@@ -172,7 +173,7 @@ fn read<H>(file: &File<'_, H>, i: usize, entry: &Entry) -> Result<FeatureMap> {
     FeatureMap::drawn(spec, Drawn { parameters, omega: matrix("omega")?, offsets })
 }
 
-/// A learned side: its arrays begin with `prefix`.
+/// A learned side; the names of its arrays start with `prefix`.
 fn projection<H>(file: &File<'_, H>, prefix: &str, kernel: Kernel) -> Result<Projection> {
     let vector = |name: &str| file.f64(&format!("{prefix}_{name}")).map(|(_, values)| values);
     let matrix = |name: &str| file.matrix(&format!("{prefix}_{name}"));

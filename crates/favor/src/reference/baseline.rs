@@ -1,4 +1,4 @@
-//! Linear attention by features that are not estimates of the softmax kernel: ELU and ReLU.
+//! Linear attention with features that do not estimate the softmax kernel: ELU and ReLU.
 
 use super::{Mask, check_inputs, normalise};
 use crate::linalg::product_transposed;

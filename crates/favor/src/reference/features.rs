@@ -1,13 +1,13 @@
-//! Attention by a feature map, plain and in `f64`: what the fast engine is tested against.
+//! Attention by a feature map, in plain `f64`: what the engine is tested against.
 
 use super::key_sums::{add_keys, apply_sums};
 use super::{Mask, check_inputs, gather, normalise, with_ones};
 use crate::{FeatureMap, Float, KeySums, Matrix, Result, Rows};
 
 /// Attention with the kernel estimated by features, in time linear in the numbers of queries and
-/// keys. Fit the map on the same queries and keys for bidirectional attention; for causal attention
-/// fit it beforehand, on other data or on a prefix, since statistics of the whole sequence would
-/// carry the future into the past.
+/// keys. For bidirectional attention, fit the map on the same queries and keys. For causal
+/// attention, fit it beforehand, on other data or on a prefix, since statistics of the whole
+/// sequence would leak the future into the past.
 ///
 /// ```
 /// use favor::{Family, FeatureSpec, Kernel, Moments, Rows, reference::{Mask, feature_attention}};

@@ -1,5 +1,5 @@
-//! Attention by features with keys that are exact, plain and in `f64`: what the fast engine is tested
-//! against. All pairs are looked at, in time that grows with the square of the length.
+//! Attention by features with exact keys, in plain `f64`: what the engine is tested against. It looks at
+//! all pairs, in time quadratic in the length.
 
 use super::{Mask, check_inputs, gather, normalise};
 use crate::{Error, ExactKeys, FeatureMap, Float, Matrix, Result, Rows, Side};
@@ -53,7 +53,7 @@ pub fn hybrid_attention<T: Float>(
     Ok(out)
 }
 
-/// The logarithms of all weights, exact and by features.
+/// The logarithms of all weights, exact and estimated.
 struct HybridWeights {
     exact: Matrix<f64>,
     query_logs: Matrix<f64>,
@@ -80,7 +80,7 @@ impl HybridWeights {
         })
     }
 
-    /// Keys that query `i` sees with the logarithms of their weights, given those that are exact.
+    /// The keys that query `i` sees with their log-weights, given those that are exact.
     fn row(&self, i: usize, set: &[usize]) -> Vec<(usize, f64)> {
         let mean = (self.query_logs.columns() as f64).ln();
         let seen = self.visible.iter().take_while(|&&j| !self.causal || j <= i).enumerate();
@@ -128,7 +128,7 @@ pub fn exact_key_sets<T: Float>(
     let mut slots = Slots::new(&key_logs, 0, exact.members);
     for i in 0..q.rows() {
         let seen = |j: usize| !mask.causal || j <= i;
-        // What routes a query, and which keys are global, is decided by whole blocks of keys before it.
+        // Whole blocks of keys before a query decide how it is routed and which keys are global.
         let before = visible.partition_point(|&j| j < i) / ExactKeys::BLOCK * ExactKeys::BLOCK;
         let known = if mask.causal { before } else { visible.len() };
         let mut set: Vec<usize> = vec![];
@@ -155,7 +155,7 @@ pub fn exact_key_sets<T: Float>(
     Ok(sets)
 }
 
-/// What the slots hold of the first `known` keys: logarithms of their sums, and their members.
+/// The state of the slots after the first `known` keys: logarithms of their sums, and their members.
 struct Slots {
     known: usize,
     totals: Vec<f64>,
@@ -176,10 +176,10 @@ impl Slots {
     }
 }
 
-/// Weights beyond this many times the mean, as a logarithm, count as this many: all are far off.
+/// Weights beyond this many times the mean, as a logarithm, are clipped to it: all of them are far off.
 pub(crate) const MOST_LOG: f64 = 55.0;
 
-/// How far the map is off at each key, summed over its probes: `Σ |k − k̂|` in units of the probe's mean
+/// The error of the map at each key, summed over its probes: `Σ |k − k̂|` in units of the probe's mean
 /// weight. Zeros without probes.
 pub(crate) fn probe_errors(map: &FeatureMap, keys: &Matrix<f64>) -> Result<Vec<f64>> {
     let Some(probes) = map.probes() else { return Ok(vec![0.0; keys.rows()]) };
@@ -196,7 +196,7 @@ pub(crate) fn probe_errors(map: &FeatureMap, keys: &Matrix<f64>) -> Result<Vec<f
     Ok(errors)
 }
 
-/// The `count` of these with the largest scores, the earlier of two equals first.
+/// The `count` of these with the largest scores; of two equal ones, the earlier comes first.
 fn largest(count: usize, of: &[usize], score: impl Fn(usize) -> f64) -> Vec<usize> {
     if count == 0 {
         return vec![];

@@ -1,4 +1,4 @@
-//! Sums over keys, plain and in `f64`.
+//! Sums over keys, in plain `f64`.
 
 use crate::kernel::check_sums;
 use crate::linalg::{product, transposed_product};
@@ -6,7 +6,7 @@ use crate::map::{BLOCK, Block};
 use crate::{FeatureMap, Float, KeySums, LogScaled, Matrix, Result, Rows, Side};
 use rayon::prelude::*;
 
-/// What [`KeySums::add`] does, block by block in `f64`.
+/// The same as [`KeySums::add`], block by block in `f64`.
 ///
 /// ```
 /// use favor::{Family, FeatureSpec, Kernel, KeySums, Moments, Rows, reference};
@@ -71,7 +71,7 @@ fn of_block<T: Float>(block: Block, values: Rows<'_, T>) -> KeySums {
     KeySums { log_scale, sums: transposed_product(&features, &values.to_f64(1.0)) }
 }
 
-/// What [`KeySums::apply`] does, block by block in `f64`.
+/// The same as [`KeySums::apply`], block by block in `f64`.
 pub fn apply_sums<T: Float>(
     sums: &KeySums,
     map: &FeatureMap,
@@ -118,7 +118,7 @@ fn apply_block(sums: &KeySums, block: Block) -> (Vec<f64>, Matrix<f64>) {
     (scales, product(&features, &sums.sums))
 }
 
-/// What [`kernel_product`](crate::kernel_product) does, by [`add_keys`] and [`apply_sums`].
+/// The same as [`kernel_product`](crate::kernel_product), by [`add_keys`] and [`apply_sums`].
 pub fn kernel_product<T: Float>(
     map: &FeatureMap,
     x: Rows<'_, T>,

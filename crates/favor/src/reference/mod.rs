@@ -1,4 +1,4 @@
-//! The plain implementations, short and in `f64`: what the engine is tested against.
+//! The reference implementations, short and in plain `f64`: what the engine is tested against.
 //!
 //! Attention is exact, by features of the softmax kernel, by both, or by the ELU and ReLU baselines:
 //! `out = diag(P Sᵀ1)⁻¹ P (SᵀV)`. The scales of the features cancel between numerator and
@@ -31,14 +31,15 @@ use crate::{Error, Float, Matrix, Result, Rows};
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Mask<'a> {
-    /// Query `i` sees the keys `0..=i` only; there are then as many queries as keys.
+    /// Query `i` sees only the keys `0..=i`; there must then be as many queries as keys.
     pub causal: bool,
-    /// False where a key is padding: it is then in no sum, and its contents are not looked at.
+    /// False where a key is padding: it then enters no sum, and its contents are never read.
     pub keys: Option<&'a [bool]>,
 }
 
 impl<'a> Mask<'a> {
-    /// Whether a query sees its own and earlier keys only, and which keys are padding: those where `keys` is false.
+    /// Whether a query sees only its own and earlier keys, and which keys are padding: those where `keys` is
+    /// false.
     pub fn new(causal: bool, keys: Option<&'a [bool]>) -> Self {
         Self { causal, keys }
     }
@@ -90,7 +91,7 @@ impl<'a> Mask<'a> {
     }
 }
 
-/// Shapes, and the finiteness of everything that can be seen.
+/// Checks the shapes, and that everything visible is finite.
 fn check_inputs<T: Float>(
     q: Rows<'_, T>,
     k: Rows<'_, T>,
@@ -122,7 +123,7 @@ fn gather<T: Float>(rows: Rows<'_, T>, which: &[usize]) -> Matrix<T> {
     out
 }
 
-/// Values with a last column of ones, whose sum is the denominator.
+/// The values with an extra column of ones, whose sum is the denominator.
 fn with_ones<T: Float>(values: Rows<'_, T>) -> Matrix<T> {
     let mut out = Matrix::zeros(values.rows(), values.columns() + 1);
     for i in 0..values.rows() {
@@ -133,7 +134,7 @@ fn with_ones<T: Float>(values: Rows<'_, T>) -> Matrix<T> {
     out
 }
 
-/// Divides numerators by the denominator in the last place. A query that saw no key gives zeros.
+/// Divides numerators by the denominator in the last column. A query that saw no key gives zeros.
 fn normalise<T: Float>(sums: &[f64], out: &mut [T]) -> Result<()> {
     let denominator = sums[out.len()];
     for (o, s) in out.iter_mut().zip(sums) {

@@ -1,24 +1,24 @@
-//! Memory that begins on a cache line.
+//! Memory that starts on a cache line.
 
 use std::ops::{Deref, DerefMut};
 
 /// Bytes of a cache line, and of the longest vector.
 const LINE: usize = 64;
 
-/// Numbers that begin on a cache line. Allocators promise 16 bytes only, and from there every vector of
-/// a line's length lies across two lines.
+/// Numbers that start on a cache line. Allocators only guarantee 16 bytes, and then every full-line
+/// vector straddles two lines.
 #[derive(Debug)]
 pub(crate) struct Aligned<R> {
-    /// Some more than are asked for.
+    /// A few more than requested.
     numbers: Vec<R>,
     start: usize,
     len: usize,
 }
 
-/// Where a line begins in memory with `spare` numbers more than are needed.
+/// Where a line starts in memory with `spare` more numbers than needed.
 fn line_start<R>(numbers: &[R], spare: usize) -> usize {
     let start = numbers.as_ptr().align_offset(LINE);
-    // An address that cannot be known will do as it is: a line is a matter of speed alone.
+    // An unknown address is fine as it is: alignment only affects speed.
     if start <= spare { start } else { 0 }
 }
 
@@ -51,7 +51,7 @@ impl<R> DerefMut for Aligned<R> {
 }
 
 impl<R: Clone> Clone for Aligned<R> {
-    /// The copy lies elsewhere, so its numbers are moved to where a line begins there.
+    /// The copy is elsewhere in memory, so its numbers are moved to where a line starts there.
     fn clone(&self) -> Self {
         let mut numbers = self.numbers.clone();
         let start = line_start(&numbers, numbers.len() - self.len);
@@ -78,7 +78,7 @@ mod tests {
         for len in [0, 1, 5, 64, 1000] {
             let given: Vec<f32> = (0..len).map(|i| i as f32).collect();
             let lined = Aligned::copied(&given);
-            // Copies held at once lie at different places.
+            // Copies held at the same time have different addresses.
             let copies: Vec<Aligned<f32>> = (0..20).map(|_| lined.clone()).collect();
             for l in copies.iter().chain([&lined]) {
                 assert_eq!(**l, *given);

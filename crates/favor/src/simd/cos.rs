@@ -1,8 +1,8 @@
-//! `cos(2πx)` of a vector: angles are counted in turns, so that the reduction is a rounding.
+//! `cos(2πx)` of a vector: angles are in turns, so that range reduction is a rounding.
 
 use super::lanes::{Constants, Lanes};
 
-/// `factor · cos(2πx)`, off by at most 2 units in the last place of `factor` wherever `x` itself is exact.
+/// `factor · cos(2πx)`, accurate to 2 units in the last place of `factor` wherever `x` itself is exact.
 ///
 /// # Safety
 /// The processor must support `V`.

@@ -1,7 +1,7 @@
-//! `2^x` of a vector, with a power of two taken out exactly.
+//! `2^x` of a vector, with a power of two factored out exactly.
 //!
-//! The engine keeps logarithms to the base two: the factor `log₂ e` is in the weights of the
-//! projections, so that an exponential is a rounding, a polynomial and a change of exponent.
+//! The engine uses base-two logarithms: the factor `log₂ e` is in the weights of the projections,
+//! so an exponential is a rounding, a polynomial and a change of exponent.
 
 use super::lanes::{Constants, Lanes};
 

@@ -1,9 +1,9 @@
 //! From projections to features, a tile at a time.
 //!
-//! A tile has one row per vector and one column per feature. Each feature has an integer exponent `n`,
-//! the largest power of two of its keys so far; keys are kept as `f · 2^{−n}` and queries as
-//! `f · 2^{n−e}` with an exponent `e` of their own. Both cancel in attention, and since they are
-//! powers of two they never touch a digit. All logarithms are to the base two.
+//! A tile has one row per vector and one column per feature. Each feature has an integer exponent `n`, the
+//! largest power of two of its keys so far; keys are kept as `f · 2^{−n}` and queries as `f · 2^{n−e}` with
+//! an exponent `e` of their own. Both cancel in attention, and since they are powers of two they never touch
+//! a digit. All logarithms are base two.
 
 use super::exp::exp2_shifted;
 use super::lanes::{Constants, Lanes};
@@ -68,7 +68,8 @@ pub(super) unsafe fn most_over<V: Lanes>(
     }
 }
 
-/// The columns of the largest `t_ij z_j` of each row, in falling order; of equals the first comes first.
+/// The columns of the largest `t_ij z_j` of each row, in descending order; of equal ones, the first comes
+/// first.
 ///
 /// # Safety
 /// The processor must support `V`; `t` holds the tile, `z` and `scores` its columns, `out` has `most` places
@@ -107,7 +108,7 @@ pub(super) unsafe fn largest_columns<V: Lanes>(
                     top = score.below(largest).max(top);
                 }
                 if found == before {
-                    // Nothing is left that can be compared.
+                    // Nothing comparable is left.
                     (found..most).for_each(|n| *out.add(n) = 0);
                     break;
                 }
@@ -131,7 +132,7 @@ pub(super) unsafe fn raise_exponents<V: Lanes>(
     shrink: *mut V::Real,
 ) -> bool {
     let mut changed = false;
-    // Two vectors of columns at a time: a tile is as wide as whole panels.
+    // Two vectors of columns at a time: the width of a tile is whole panels.
     for j in (0..tile.columns).step_by(2 * V::COUNT) {
         // SAFETY: inside the tile by the caller's promise.
         unsafe {
@@ -283,7 +284,7 @@ pub(super) unsafe fn softmax_rows<V: Lanes>(
     }
 }
 
-/// `W ← W − diag(factors) H`: estimates are taken off weights, and their sum off the sum of each row.
+/// `W ← W − diag(factors) H`: subtracts estimates from weights, and their sum from the sum of each row.
 ///
 /// # Safety
 /// The processor must support `V`; `w` and `h` hold the tile, `factors` and `sums` its rows.
@@ -342,12 +343,12 @@ pub(super) unsafe fn log_gradient<V: Lanes>(
     }
 }
 
-/// The slope of a row term, `2av + b − t`, where `t` is another row for each `v`, or null.
+/// The slope of a row term, `2av + b − t`, where `t` is another row per `v`, or null.
 pub(super) struct Slopes<R> {
     pub(super) a: *const R,
     pub(super) b: *const R,
     pub(super) turned: *const R,
-    /// From one `t` to the next.
+    /// The stride from one `t` to the next.
     pub(super) stride: usize,
 }
 
@@ -420,7 +421,7 @@ pub(super) unsafe fn affine<V: Lanes>(
     // SAFETY: inside the slices by the caller's promise.
     unsafe {
         let zero = V::splat(V::Real::ZERO);
-        // Four rows at a time, each with its probe: one alone is a chain that all would wait for.
+        // Four rows at a time, each with its own probe: a single probe would be one long dependency chain.
         let (scale, mut probe) = (V::splat(scale), [zero; 4]);
         for first in (0..tile.rows).step_by(4) {
             for l in (0..tile.columns).step_by(V::COUNT) {

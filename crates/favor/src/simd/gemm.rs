@@ -1,4 +1,4 @@
-//! Products of small matrices that lie in cache: `C (+)= A B`.
+//! Products of small matrices in cache: `C (+)= A B`.
 
 // Indices name registers here; iterators over arrays of vectors would hide which.
 #![allow(clippy::needless_range_loop)]
@@ -26,9 +26,9 @@ pub(crate) struct Gemm {
     /// Add to `C` rather than overwrite it.
     pub(crate) accumulate: bool,
     /// Sum few rows in several parts, which is faster. Equal rows of `A` may then give unequal rows of `C`,
-    /// so nothing that is compared should come of it.
+    /// so do not compare the results.
     pub(crate) in_parts: bool,
-    /// What is fetched meanwhile.
+    /// What is prefetched meanwhile.
     pub(crate) prefetch: Prefetch,
 }
 
@@ -97,7 +97,7 @@ unsafe fn rows<V: Lanes, const N: usize>(
 }
 
 /// A tile of `M` rows and `N` vectors, held in registers, each summed in `U` parts: in a small tile a
-/// single chain of additions would wait for itself.
+/// single chain of additions would stall.
 ///
 /// # Safety
 /// As for [`gemm`].
@@ -112,8 +112,8 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const U: usize>(
     unsafe {
         let zero = V::splat(<V::Real as Constants>::ZERO);
         let mut sums = [[[zero; N]; M]; U];
-        // Rows of A in groups of four: one pointer a group, and three strides that they share. One
-        // pointer a row would not fit the registers, one for all would be a chain of additions.
+        // Rows of A in groups of four: one pointer per group, and three shared strides. One pointer per row
+        // would not fit into the registers, one for all would be a chain of additions.
         let (row, three) = (s.a.0, 3 * s.a.0);
         let mut groups = [a; 3];
         for (g, group) in groups.iter_mut().enumerate() {
@@ -164,10 +164,10 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const U: usize>(
     }
 }
 
-/// Shapes and strides of products whose rows lie anywhere.
+/// Shapes and strides of products with scattered rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gather {
-    /// Columns of `B`, whole vectors or a single shorter one; its rows lie one after the other.
+    /// Columns of `B`, whole vectors or a single shorter one; its rows are contiguous.
     pub(crate) columns: usize,
     /// Columns of `A`, rows of `B`.
     pub(crate) depth: usize,
@@ -175,7 +175,7 @@ pub(crate) struct Gather {
     pub(crate) a_row: usize,
 }
 
-/// `C_{target n} = A_{row n} B` for rows of `A` and places in `C` anywhere.
+/// `C_{target n} = A_{row n} B` for scattered rows of `A` and targets in `C`.
 ///
 /// # Safety
 /// The processor must support `V`, and the slices behind the pointers must hold what `s`, `rows` and

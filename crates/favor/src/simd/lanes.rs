@@ -1,5 +1,5 @@
-//! A vector of numbers as the processor holds it. One trait, one implementation a processor level
-//! and number format; every kernel of this room is written once against the trait.
+//! A SIMD vector of numbers. One trait, with one implementation per processor level and number format;
+//! every kernel in this module is written once against the trait.
 
 /// A vector of `COUNT` numbers.
 ///
@@ -14,8 +14,7 @@ pub(crate) trait Lanes: Copy {
     /// Rows of the register tile of a matrix product.
     const TILE_ROWS: usize;
 
-    /// Asks for a line of memory to be brought near, where the processor can be asked. Safe
-    /// everywhere: it is a hint.
+    /// Prefetches a cache line, if the processor can. Safe everywhere: it is a hint.
     fn fetch(_line: *const u8) {}
     unsafe fn splat(x: Self::Real) -> Self;
     unsafe fn load(p: *const Self::Real) -> Self;
@@ -24,24 +23,24 @@ pub(crate) trait Lanes: Copy {
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
     unsafe fn div(self, other: Self) -> Self;
-    /// `self · b + c` with one rounding where the processor has it.
+    /// `self · b + c`, with one rounding if the processor has FMA.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
     unsafe fn max(self, other: Self) -> Self;
     /// The nearest integers.
     unsafe fn round(self) -> Self;
-    /// `self · 2^n` for integers `n`, right down to zero and up to infinity.
+    /// `self · 2^n` for integers `n`, correct down to zero and up to infinity.
     unsafe fn times_power_of_two(self, n: Self) -> Self;
-    /// One bit per number: whether it is the other's.
+    /// One bit per number: whether it equals the other's.
     unsafe fn equals(self, other: Self) -> u32;
-    /// The numbers that are less than the other's, and the lowest there is in place of the rest.
+    /// The numbers that are less than the other's, and the lowest number in place of the rest.
     unsafe fn below(self, other: Self) -> Self;
-    /// The numbers of both in turn: the first halves, and the second halves.
+    /// The numbers of both, interleaved: the first halves, and the second halves.
     unsafe fn zip(self, other: Self) -> (Self, Self);
     unsafe fn sum(self) -> Self::Real;
     unsafe fn largest(self) -> Self::Real;
 }
 
-/// The numbers of a format that the kernels need.
+/// The constants of a number format that the kernels need.
 pub(crate) trait Constants:
     crate::Float
     + PartialOrd

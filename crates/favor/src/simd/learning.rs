@@ -1,4 +1,4 @@
-//! What the gradient of learned maps needs beside products and exponentials.
+//! What the gradient of learned maps needs besides products and exponentials.
 
 use super::features::Layout;
 use super::lanes::{Constants, Lanes};

@@ -1,4 +1,4 @@
-//! Vector kernels, chosen once for the processor at hand. The only room with `unsafe` in it.
+//! Vector kernels, chosen once for the processor in use. The only module with `unsafe` in it.
 //!
 //! Outside, kernels are methods of [`Kernels`] on slices; each checks that its slices are long
 //! enough, so no caller can make it read or write out of bounds.
@@ -37,7 +37,7 @@ type PlacesKernel<R> = unsafe fn((usize, &[usize]), *const R, *const R, (*mut R,
 
 /// The kernels of one processor level for numbers of one format.
 pub(crate) struct Kernels<R: 'static> {
-    /// The level, for people.
+    /// The name of the level.
     pub(crate) name: &'static str,
     /// Numbers in a vector; widths of tiles are multiples of it.
     pub(crate) lanes: usize,
@@ -348,8 +348,7 @@ level!(neon_f64, "NEON", neon::NeonF64, neon::NeonF64, f64);
 level!(portable_f32, "portable", portable::Portable<f32>, portable::Portable<f32>, f32);
 level!(portable_f64, "portable", portable::Portable<f64>, portable::Portable<f64>, f64);
 
-/// The best level, or the one that is asked for by name, if the processor has it: so that tests can try the
-/// others.
+/// The best level, or the one requested by name if the processor has it, so that tests can try the others.
 fn chosen<R>(levels: &[&'static Kernels<R>]) -> &'static Kernels<R> {
     let wanted = std::env::var("FAVOR_SIMD").unwrap_or_default();
     levels.iter().find(|level| level.name == wanted).unwrap_or(&levels[0])
@@ -455,8 +454,8 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.add_places)((room, starts), weights, x, out) }
     }
 
-    /// The columns of the `most` largest `t_ij z_j` of each row, in falling order; of equals the first comes
-    /// first. `scores` is memory for a row.
+    /// The columns of the `most` largest `t_ij z_j` of each row, in descending order; of equal ones, the
+    /// first comes first. `scores` is scratch memory for a row.
     pub(crate) fn largest_columns(
         &self,
         tile: Layout,
@@ -493,7 +492,7 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.inner)(s, a.as_ptr(), b.as_ptr(), c.as_mut_ptr()) }
     }
 
-    /// `out_lj = x_jl`, with rows of whole vectors or of a single shorter one, filled up with zeros.
+    /// `out_lj = x_jl`, with rows of whole vectors or of a single shorter one, padded with zeros.
     pub(crate) fn turn(&self, s: &Turn, x: &[R], out: &mut [R]) {
         if s.columns == 0 || s.width == 0 {
             return;
@@ -590,7 +589,7 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.softmax_rows)(tile, t.as_mut_ptr(), constants, e, d, s) }
     }
 
-    /// `W ← W − diag(factors) H`, and what was taken off the row's sum.
+    /// `W ← W − diag(factors) H`, and the same subtracted from the row's sum.
     pub(crate) fn take_back(
         &self,
         tile: Layout,
@@ -688,7 +687,7 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.row_sums)(tile, x.as_ptr(), out.as_mut_ptr()) }
     }
 
-    /// `K_ij ← rate_i − factor_i a_ij / max(K_ij, floor)`; `a` is laid out as `K` is.
+    /// `K_ij ← rate_i − factor_i a_ij / max(K_ij, floor)`; `a` has the same layout as `K`.
     pub(crate) fn residuals(
         &self,
         tile: Layout,
@@ -704,7 +703,7 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.residuals)(tile, k, a, rates, factors, floor) }
     }
 
-    /// `2^x` of the first `count` numbers; others that are in a vector with them become anything.
+    /// `2^x` of the first `count` numbers; others in the same vector become anything.
     pub(crate) fn exp2(&self, x: &mut [R], count: usize) {
         let count = count.next_multiple_of(self.lanes);
         assert!(x.len() >= count);
@@ -734,8 +733,8 @@ impl<R: Real> Kernels<R> {
     }
 }
 
-/// Numbers from the first to the last that are touched: `count − 1` strides along each axis, and `last`
-/// more. Panics rather than wraps, since what is unsafe relies on it.
+/// The number of elements from the first to the last one touched: `count − 1` strides along each axis, and
+/// `last` more. Panics rather than wraps, since unsafe code relies on it.
 fn span(axes: &[(usize, usize)], last: usize) -> usize {
     axes.iter().fold(last, |sum, (count, stride)| {
         let along = count.saturating_sub(1).checked_mul(*stride);

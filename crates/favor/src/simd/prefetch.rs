@@ -1,9 +1,9 @@
-//! Memory that is brought near while something else is computed. Hints alone: nothing is read here,
-//! so an address may be any.
+//! Prefetching memory while something else is computed. These are only hints: nothing is read here,
+//! so any address is allowed.
 
 use super::lanes::Lanes;
 
-/// Bytes that come from memory together.
+/// Bytes fetched from memory together.
 const LINE: usize = 64;
 
 /// What will be used next.
@@ -18,7 +18,7 @@ impl Prefetch {
         Self { address: numbers.as_ptr().addr(), bytes: size_of_val(numbers) }
     }
 
-    /// In so many steps: all at once would have to wait for one another.
+    /// In this many steps: requests made all at once would wait for one another.
     #[inline(always)]
     pub(super) fn spread(self, steps: usize) -> Fetching {
         let step = self.bytes.div_ceil(LINE).div_ceil(steps) * LINE;
@@ -26,7 +26,7 @@ impl Prefetch {
     }
 }
 
-/// Memory that is being fetched.
+/// Memory being fetched.
 pub(super) struct Fetching {
     next: usize,
     end: usize,

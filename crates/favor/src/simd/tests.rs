@@ -1,6 +1,6 @@
 //! Every level of the processor against plain arithmetic, and `2^x` over all of `f32`.
 
-// Indices name places of matrices here, in several of them at once.
+// Indices address several matrices at once here.
 #![allow(clippy::needless_range_loop)]
 
 use super::{Gather, Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real, Turn};
@@ -21,8 +21,8 @@ fn ulps(ours: f32, exact: f64) -> f64 {
     (f64::from(ours) - exact).abs() / unit
 }
 
-/// All 2³² bit patterns, a slice of each in every block, for the best level; every level beside it on
-/// a part of them.
+/// All 2³² bit patterns, a slice of each in every block, for the best level; every other level on a part
+/// of them.
 #[test]
 fn exp2_is_within_two_units_everywhere() {
     for (n, kernels) in f32::all_kernels().into_iter().enumerate() {
@@ -78,7 +78,7 @@ fn exp2_of_doubles_is_within_two_units() {
     }
 }
 
-/// Units of one: what bounded features are judged by. The argument is exact in both formats.
+/// Units of one: the measure for bounded features. The argument is exact in both formats.
 #[test]
 fn cosines_are_within_two_units() {
     fn check<R: Real>(kernels: &Kernels<R>, unit: f64) {
@@ -147,7 +147,7 @@ fn products_follow_the_definition() {
                     let error = (out[at].to_f64() - expected).abs();
                     assert!(error < tolerance, "{} case {case}: {error}", kernels.name);
                 }
-                // The numbers between the rows are not the product's to touch.
+                // The product must not touch the numbers between the rows.
                 let between = i * (columns + 1) + columns;
                 assert_eq!(out[between], R::from_f64(c[between]));
             }
@@ -179,7 +179,7 @@ fn products_follow_the_definition() {
     f64::all_kernels().into_iter().for_each(|k| check(k, 1e-13));
 }
 
-/// Online softmax in two blocks equals softmax in one, on every level; masked logits count nothing.
+/// Online softmax in two blocks equals softmax in one, on every level; masked logits have no weight.
 #[test]
 fn softmax_in_blocks_equals_softmax() {
     for kernels in f64::all_kernels() {
@@ -211,7 +211,7 @@ fn softmax_in_blocks_equals_softmax() {
     }
 }
 
-/// Every number of a turned matrix is where it belongs, and nothing between its rows is touched.
+/// Every number of a transposed matrix is where it belongs, and nothing between its rows is touched.
 #[test]
 fn turning_moves_every_number_to_its_place() {
     fn check<R: Real>(kernels: &Kernels<R>) {
@@ -241,7 +241,7 @@ fn turning_moves_every_number_to_its_place() {
     f64::all_kernels().into_iter().for_each(check);
 }
 
-/// Products of rows that lie anywhere, and sums of rows in groups, against their definitions.
+/// Products of scattered rows, and sums of rows in groups, against their definitions.
 #[test]
 fn gathered_rows_follow_the_definition() {
     fn check<R: Real>(kernels: &Kernels<R>, tolerance: f64) {
@@ -253,7 +253,7 @@ fn gathered_rows_follow_the_definition() {
             let real = |v: &[f64]| v.iter().map(|x| R::from_f64(*x)).collect::<Vec<R>>();
             let (a, b) = (matrix(&mut stream, total * 20), matrix(&mut stream, depth * columns));
             let rows: Vec<usize> = (0..count).map(|_| stream.index(total)).collect();
-            // Places that do not overlap, out of order.
+            // Targets that do not overlap, out of order.
             let targets: Vec<usize> = (0..count).map(|n| (n * 7 % count) * (columns + 1)).collect();
             let distinct: std::collections::HashSet<_> = targets.iter().collect();
             if distinct.len() < count {

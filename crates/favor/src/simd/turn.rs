@@ -1,22 +1,22 @@
-//! Matrices turned, rows into columns, by squares that fit the registers.
+//! Matrix transposition, by squares that fit into the registers.
 
 // Indices name registers here; iterators over arrays of vectors would hide which.
 #![allow(clippy::needless_range_loop)]
 
 use super::lanes::{Constants, Lanes};
 
-/// Shapes and strides of a matrix to turn.
+/// Shapes and strides of a matrix to transpose.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
-    /// Rows of the matrix, columns of its turned form.
+    /// Rows of the matrix, columns of its transpose.
     pub(crate) rows: usize,
-    /// Columns of the matrix, rows of its turned form.
+    /// Columns of the matrix, rows of its transpose.
     pub(crate) columns: usize,
-    /// From one row of the matrix to the next.
+    /// The stride from one row of the matrix to the next.
     pub(crate) row_stride: usize,
-    /// Numbers in a row of the turned form, whole vectors or a single shorter one: zeros fill it up.
+    /// Numbers in a row of the transpose, whole vectors or a single shorter one, padded with zeros.
     pub(crate) width: usize,
-    /// From one row of the turned form to the next.
+    /// The stride from one row of the transpose to the next.
     pub(crate) out_stride: usize,
 }
 
@@ -33,7 +33,7 @@ pub(super) unsafe fn turn<V: Lanes>(s: &Turn, x: *const V::Real, out: *mut V::Re
     let whole = s.columns / V::COUNT * V::COUNT;
     for j in (0..s.width).step_by(V::COUNT) {
         let rows = s.rows.saturating_sub(j).min(V::COUNT);
-        // SAFETY: rows below `s.rows` and columns below `s.columns` are read, and rows of the turned form
+        // SAFETY: rows below `s.rows` and columns below `s.columns` are read, and rows of the transpose
         // are written up to `s.width`, all inside the slices by the caller's promise.
         unsafe {
             for l in (0..whole).step_by(V::COUNT) {
@@ -58,7 +58,7 @@ pub(super) unsafe fn turn<V: Lanes>(s: &Turn, x: *const V::Real, out: *mut V::Re
     }
 }
 
-/// A square of vectors, turned: each step brings the numbers of a column twice as near.
+/// Transposes a square of vectors: each step halves the distance between the numbers of a column.
 ///
 /// # Safety
 /// The processor must support `V`.

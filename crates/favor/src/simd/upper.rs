@@ -1,4 +1,4 @@
-//! Clearing what other code leaves in the upper halves of the vector registers.
+//! Clears the upper halves of the vector registers after other code has used them.
 //!
 //! Kernels in hand-written assembly may return with those halves in use. On many processors every
 //! older vector instruction in the thread is then slow, those inside `exp` and `ln` of the system's
