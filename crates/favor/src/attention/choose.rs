@@ -114,12 +114,15 @@ fn choose<T: Scalar>(
     }
     let queries = spaced((0..q.rows).collect(), SAMPLE.0);
     let (q, k, v) = (sample(q, &queries), sample(k, &keys), sample(v, &keys));
-    let predicted_error = if map.learned().is_some() {
-        attention_error(map, q.view(), k.view(), v.view())?
-    } else {
-        let prediction = predict(&Estimator::of(map)?, q.view(), k.view(), Some(v.view()))?;
-        // No prediction (a trigonometric map), or nothing to predict (zero outputs): use features.
-        prediction.and_then(|p| p.output_error(map.features() as f64)).unwrap_or(0.0)
+    let prediction = match map.learned() {
+        Some(_) => None,
+        None => predict(&Estimator::of(map)?, q.view(), k.view(), Some(v.view()))?,
+    };
+    let predicted_error = match prediction {
+        // Zero outputs have no relative error: use features.
+        Some(prediction) => prediction.output_error(map.features() as f64).unwrap_or(0.0),
+        // Learned and trigonometric maps have no closed form.
+        None => attention_error(map, q.view(), k.view(), v.view())?,
     };
     Ok(if predicted_error <= tolerance {
         Choice::Features { predicted_error }

@@ -317,6 +317,17 @@ fn heads_are_computed_as_they_should_be() {
     let choices = choose_heads(&maps, Qkv::new(t, t, t), &options, 0.9).unwrap();
     assert!(matches!(choices[0], Choice::Features { .. }), "{choices:?}");
     assert!(matches!(choices[1], Choice::ExactIsNeeded { .. }), "{choices:?}");
+    // No closed form predicts trigonometric features: their error is measured.
+    let trig: Vec<_> = x
+        .chunks(8000)
+        .map(|head| {
+            let m = Moments::of(Rows::new(head, 1000, 8).unwrap()).unwrap();
+            FeatureSpec::new(Family::Trig, 64).kernel(Kernel::attention(8)).fit(&m, &m).unwrap()
+        })
+        .collect();
+    for choice in choose_heads(&trig, Qkv::new(t, t, t), &options, 1e-3).unwrap() {
+        assert!(matches!(choice, Choice::ExactIsNeeded { .. }), "{choice:?}");
+    }
     let out = attention(
         Method::Hybrid { maps: &maps, exact: &exact_keys(&choices) },
         Qkv::new(t, t, t),
