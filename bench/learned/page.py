@@ -102,8 +102,9 @@ validation part of WikiText-2, so nothing of the State of the Union addresses wa
 
 STS-B: Spearman correlation with human scores on the development set, × 100. The first row is without fine-tuning: mean of the
 token vectors, then cosine. Exact attention reaches **{exact["task"]:.1f}**. The second row is a model fine-tuned with exact attention
-({sizes.epochs} epochs, both sentences in one input), which reaches **{exact["fine-tuned"]:.1f}** before its attention is replaced. Sentences are so
-short that a window of the same cost covers nearly all of them: at such lengths exact attention is no more work.
+({sizes.epochs} epochs, both sentences in one input), which reaches **{exact["fine-tuned"]:.1f}** before its attention is replaced; its maps are
+learned in {sizes.fine_tuned_steps} steps. Sentences are so short that a window of the same cost covers nearly all of them: at such lengths
+exact attention is no more work.
 
 {tasks}
 
