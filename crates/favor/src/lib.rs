@@ -26,7 +26,7 @@
 //!     .seed(1)
 //!     .fit(&moments, &moments)?;
 //!
-//! // How many neighbours has each row? The row sums of a kernel matrix that is never made.
+//! // How many neighbours does each row have? The row sums of a kernel matrix that is never made.
 //! let ones = Matrix::from_fn(1000, 1, |_, _| 1.0);
 //! let sums = kernel_product(&map, x.view(), x.view(), ones.view())?.to_matrix()?;
 //! let exact = map.kernel().product(x.view(), x.view(), ones.view())?.to_matrix()?;
@@ -62,14 +62,14 @@
 //! # Ok::<(), favor::Error>(())
 //! ```
 //!
-//! If the queries and keys of a head are at hand, [`learned::learn_maps`] makes its map far more accurate
-//! than any draw. [`AdaptiveMaps`] refits maps during training.
+//! If you have queries and keys of a head, [`learned::learn_maps`] learns its map from them, which is
+//! usually far more accurate than drawing one. [`AdaptiveMaps`] refits maps during training.
 //!
 //! # How large is the error?
 //!
-//! It falls with the square root of the number of features, and it depends on the data: long vectors need
-//! many features. [`diagnose`] predicts it before anything is computed, and says when the exact kernel is
-//! the better choice ([`Kernel::product`], [`Method::Exact`]).
+//! Four times as many features halve it, and it depends on the data: long vectors need many features.
+//! [`diagnose`] predicts it before anything is computed, and says when the exact kernel is the better
+//! choice ([`Kernel::product`], [`Method::Exact`]).
 //!
 //! ```
 //! use favor::diagnose::{Advice, Candidate, Estimator, break_even, predict, recommend, sample_rows};
