@@ -9,11 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NEEDS = {
-    "python": [],
-    "sklearn": ["sklearn"],
-    "pytorch": ["torch"],
-    "huggingface": ["transformers"],
-    "migrating-from-performer": ["torch"],
+    "python/README.md": [],
+    "docs/python.md": [],
+    "docs/sklearn.md": ["sklearn"],
+    "docs/pytorch.md": ["torch"],
+    "docs/huggingface.md": ["transformers"],
+    "docs/migrating-from-performer.md": ["torch"],
 }
 NOTEBOOKS = {"attention": [], "kernel_methods": ["sklearn"]}
 EXAMPLES = {"dask_workers": ["sklearn", "dask"], "long_gpt": ["transformers"]}
@@ -24,10 +25,9 @@ ARGUMENTS = {
 
 
 def test_all_are_here():
-    with_python = {
-        p.stem for p in (ROOT / "docs").glob("*.md") if "```python" in p.read_text("utf-8")
-    }
-    assert with_python == set(NEEDS)
+    pages = [ROOT / "python" / "README.md", *(ROOT / "docs").glob("*.md")]
+    with_python = {p for p in pages if "```python" in p.read_text("utf-8")}
+    assert with_python == {ROOT / name for name in NEEDS}
     assert {p.stem for p in (ROOT / "python" / "notebooks").glob("*.py")} == set(NOTEBOOKS)
     assert {p.stem for p in (ROOT / "examples").glob("*.py")} == set(EXAMPLES)
 
@@ -37,12 +37,12 @@ def test_snippets(name, tmp_path, monkeypatch):
     for package in NEEDS[name]:
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+    text = (ROOT / name).read_text("utf-8")
     names = {"__name__": "snippets"}
     for found in re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S):
         # Line numbers of an error are those of the document.
         before = "\n" * text[: found.start(1)].count("\n")
-        exec(compile(before + found[1], f"{name}.md", "exec"), names)
+        exec(compile(before + found[1], name, "exec"), names)
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

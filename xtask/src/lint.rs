@@ -1,10 +1,11 @@
-//! `cargo xtask lint`: format, lints, reference pages and minimum Rust versions, and the Python files.
+//! `cargo xtask lint`: format, lints, reference pages, minimum Rust versions, what published crates say of
+//! themselves, and the Python files.
 
 use crate::places;
 use crate::python::{self, NO_PYTHON, Packages};
 use crate::skips::Skips;
 use crate::step::{Outcome, Steps, cargo, execute};
-use crate::{versions, workspace};
+use crate::{crates, versions, workspace};
 use std::process::Command;
 
 pub(crate) fn run() -> Outcome {
@@ -24,6 +25,7 @@ pub(crate) fn run() -> Outcome {
 fn steps_of(steps: &mut Steps, skips: &Skips) -> Outcome {
     steps.run("format", || execute(&mut cargo("fmt --all --check")))?;
     steps.run("minimum rust versions", versions::check)?;
+    steps.run("published crates", crates::check)?;
     steps.run("python files", || python_files(skips))?;
     let whole = workspace::whole()?;
     steps.run("lints", || {

@@ -1,6 +1,7 @@
 //! The developer's commands. `cargo xtask help` lists them.
 
 mod bench;
+mod crates;
 mod features;
 mod lint;
 mod package;
@@ -24,9 +25,10 @@ cargo xtask <command>
 
   test      all tests: of the Rust crates, of the outputs that documents quote, of the Python package
             (--only rust, quotes or python for a part of them; python3 is needed for some, and 5 GB)
-  lint      format, lints, reference pages, minimum Rust versions, Python files
+  lint      format, lints, reference pages, minimum Rust versions, published crates, Python files
   features  every crate without features and with each one alone
-  package   build the Python wheel as users get it, and test it (needs python3 and 5 GB)
+  package   what users get: archives of the crates, not compiled, and the Python wheel with its tests
+            (crates or wheel for one of them; the wheel needs python3 and 5 GB)
   quotes    write the outputs that the documents quote again
   peers     compare with public implementations, write docs/peers.md (needs python3 and 6 GB)
   bench     compare the speed with PyTorch, JAX, NumPy and scikit-learn, write docs/benchmarks.md
@@ -52,7 +54,7 @@ fn main() -> ExitCode {
         ["test", ref more @ ..] => test::run(more),
         ["lint"] => lint::run(),
         ["features"] => features::run(),
-        ["package"] => package::run(),
+        ["package", ref more @ ..] => package::run(more),
         ["quotes"] => quotes::rewrite(),
         ["peers"] => peers::run(),
         ["bench", ref more @ ..] => bench::run(more),

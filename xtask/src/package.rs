@@ -1,13 +1,33 @@
-//! `cargo xtask package`: the Python wheel as users get it, tested and kept.
+//! `cargo xtask package`: what users get. The crates as archives, checked without compiling them, and the
+//! Python wheel, tested and kept.
 
+use crate::crates;
 use crate::places::{self, Profile};
 use crate::python::NO_PYTHON;
 use crate::skips::Skips;
 use crate::step::{Outcome, Steps};
 use crate::wheel::{self, Installed};
 
-pub(crate) fn run() -> Outcome {
-    let (mut steps, skips) = (Steps::default(), Skips::new()?);
+pub(crate) fn run(arguments: &[&str]) -> Outcome {
+    let mut steps = Steps::default();
+    match arguments {
+        [] => {
+            crates(&mut steps)?;
+            wheel(&mut steps)
+        }
+        ["crates"] => crates(&mut steps),
+        ["wheel"] => wheel(&mut steps),
+        _ => Err(format!("package takes 'crates' or 'wheel', not '{}'", arguments.join(" "))),
+    }
+}
+
+fn crates(steps: &mut Steps) -> Outcome {
+    steps.run("crates", crates::check)?;
+    steps.run("archives", crates::archive)
+}
+
+fn wheel(steps: &mut Steps) -> Outcome {
+    let skips = Skips::new()?;
     let packages = steps.run("python packages", wheel::packages)?.ok_or(NO_PYTHON)?;
     let folder = places::target()?.join("python").join("wheel");
     let wheel = steps.run("wheel", || {

@@ -7,10 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A crate of the workspace.
 pub(crate) struct Member {
     pub(crate) name: String,
+    pub(crate) version: String,
     /// Its features, without `default`.
     pub(crate) features: Vec<String>,
     pub(crate) rust_version: Option<String>,
+    /// Whether it goes to the registry.
+    pub(crate) published: bool,
+    /// What a registry shows or demands, and its Cargo.toml does not say.
+    pub(crate) absent: Vec<&'static str>,
+    /// The packages that it is built with, without those that only tests need.
+    pub(crate) needs: Vec<String>,
 }
+
+/// What the registry shows or demands.
+const SHOWN: [&str; 6] =
+    ["categories", "description", "keywords", "license", "readme", "repository"];
 
 /// The crates of the workspace, by name.
 pub(crate) fn members() -> Result<Vec<Member>, String> {
@@ -98,10 +109,20 @@ fn text(package: &Value, key: &str) -> String {
 
 fn member(package: &Value) -> Member {
     let features = package["features"].as_object().into_iter().flat_map(|f| f.keys());
+    let empty = |key: &&str| match &package[*key] {
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => true,
+    };
+    let dependencies = package["dependencies"].as_array().into_iter().flatten();
     Member {
         name: text(package, "name"),
+        version: text(package, "version"),
         features: features.filter(|f| *f != "default").cloned().collect(),
         rust_version: package["rust_version"].as_str().map(str::to_owned),
+        published: package["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
+        absent: SHOWN.into_iter().filter(empty).collect(),
+        needs: dependencies.filter(|d| d["kind"] != "dev").map(|d| text(d, "name")).collect(),
     }
 }
 
@@ -123,14 +144,21 @@ mod tests {
 
     #[test]
     fn members_are_read() {
-        let text = r#"{"packages": [{"name": "own", "rust_version": "1.90",
-            "features": {"default": [], "more": ["dep:x"]}}]}"#;
+        let text = r#"{"packages": [{"name": "own", "version": "0.1.0", "rust_version": "1.90",
+            "features": {"default": [], "more": ["dep:x"]}, "publish": null, "license": "MIT",
+            "description": "x", "readme": "README.md", "repository": null, "keywords": ["a"],
+            "categories": [], "dependencies": [{"name": "x", "kind": null},
+                {"name": "y", "kind": "dev"}]}, {"name": "private", "publish": []}]}"#;
         let metadata: Value = serde_json::from_str(text).unwrap();
-        let found = member(packages(&metadata).unwrap().next().unwrap());
+        let mut all = packages(&metadata).unwrap().map(member);
+        let (found, private) = (all.next().unwrap(), all.next().unwrap());
         assert_eq!((&*found.name, &found.features[..]), ("own", &["more".to_string()][..]));
         assert_eq!(found.rust_version.as_deref(), Some("1.90"));
+        assert_eq!((found.published, private.published), (true, false));
+        assert_eq!((&*found.version, &found.needs[..]), ("0.1.0", &["x".to_string()][..]));
+        assert_eq!(found.absent, ["categories", "repository"]);
         let features = vec!["fast".into(), "wgpu".into()];
-        let nn = Member { name: "favor-nn".into(), features, rust_version: None };
+        let nn = Member { name: "favor-nn".into(), features, ..found };
         assert_eq!(nn.tested().collect::<Vec<_>>(), ["fast"]);
     }
 }

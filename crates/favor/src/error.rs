@@ -6,6 +6,18 @@ use std::borrow::Cow;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation failed. Every message says what was wrong and where.
+///
+/// ```
+/// use favor::{Error, Rows};
+/// let x = Rows::new(&[1.0, 2.0, 3.0, f64::NAN], 2, 2)?;
+/// let error = x.check_finite("queries").unwrap_err();
+/// assert!(matches!(error, Error::NonFinite { row: 1, column: 1, .. }));
+/// assert_eq!(
+///     error.to_string(),
+///     "queries holds NaN at row 1, column 1; every entry must be finite"
+/// );
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

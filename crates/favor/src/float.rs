@@ -4,6 +4,15 @@ use crate::Scalar;
 use crate::engine::entry::RowsEntry;
 
 /// A number format of the caller's data: `f32` or `f64`.
+///
+/// ```
+/// use favor::{Float, Rows};
+/// fn largest<T: Float>(rows: Rows<'_, T>) -> f64 {
+///     rows.iter().flatten().map(|v| v.to_f64()).fold(f64::NEG_INFINITY, f64::max)
+/// }
+/// assert_eq!(largest(Rows::new(&[1.0_f32, 3.0, 2.0, 0.0], 2, 2)?), 3.0);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub trait Float: Scalar + RowsEntry + PartialEq + std::fmt::Debug {
     /// The nearest `f64`, exactly.
     fn to_f64(self) -> f64;

@@ -227,6 +227,16 @@ struct Keys {
 }
 
 /// A matrix whose row `i` represents `values[i] · exp(log_scale[i])`.
+///
+/// ```
+/// use favor::{LogScaled, Matrix};
+/// let values = Matrix::new(vec![2.0, 4.0], 1, 2)?;
+/// let small = LogScaled { log_scale: vec![0.0], values: values.clone() };
+/// assert_eq!(small.to_matrix()?, values);
+/// let huge = LogScaled { log_scale: vec![1000.0], values };
+/// assert!(huge.to_matrix().is_err()); // e^1000 is beyond f64, the ratio of the entries is not
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogScaled<T> {
     /// The natural logarithm of each row's factor.

@@ -1,19 +1,48 @@
-//! Random features that turn the softmax and Gaussian kernels into linear-time products.
+//! Attention and kernel products in linear time, by random features.
 //!
-//! The kernel `K(x,y) = exp(α‖x‖² + xᵀy + α‖y‖²)` is estimated as a mean of products `f₁(ω,x) f₂(ω,y)`
-//! over random ω. A kernel matrix is then a product of two thin matrices, and `K(X,Y)·C`, or attention,
-//! takes time and memory linear in the sizes of the sets.
+//! Attention, kernel regression and density estimation all need a matrix of kernel values for every
+//! pair of vectors, which takes quadratic time. This crate estimates the kernel
+//! `K(x,y) = exp(α‖x‖² + xᵀy + α‖y‖²)`, softmax (`α = 0`) or Gaussian (`α = −½`), by a mean of products
+//! `f₁(ω,x) f₂(ω,y)` over random ω. The matrix is then a product of two thin ones, and `K(X,Y)·C`, or
+//! attention, takes time and memory linear in the sizes of the sets.
 //!
-//! How the crate fits together:
+//! Features are fitted to the data in closed form: any parameters give an unbiased estimate, and fitting
+//! lowers its variance. Positive features are kept as logarithms, so there is no ε and nothing
+//! overflows. The same seed gives the same draws on every machine.
 //!
-//! 1. [`Rows`] and [`Matrix`] hold sets of vectors; [`Moments`] summarises one.
-//! 2. [`FeatureSpec`] chooses the [`Family`], [`Kernel`], number of features, [`Coupling`] and seed, and
-//!    [`FeatureSpec::fit`] makes a [`FeatureMap`] from the moments of both sides.
-//! 3. Pass the map to [`kernel_product`] or [`KeySums`] (streams, several workers), or as a [`Method`]
-//!    to [`attention`](attention()) on tensors.
-//! 4. [`diagnose`] tells you in advance how many features an accuracy needs, or to use the exact kernel:
-//!    [`Kernel::product`], [`Method::Exact`].
-//! 5. [`mod@reference`] has plain `f64` versions of everything.
+//! # Fit a map
+//!
+//! A [`FeatureSpec`] says which [`Family`], [`Kernel`], number of features, [`Coupling`] and seed to use.
+//! [`FeatureSpec::fit`] makes a [`FeatureMap`] from the [`Moments`] of queries and keys, which are all it
+//! needs to know about the data: they can be gathered in pieces and merged.
+//!
+//! ```
+//! use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, kernel_product};
+//!
+//! let x = Matrix::from_fn(1000, 3, |i, l| ((7 * i + l) as f64).sin());
+//! let moments = Moments::of(x.view())?;
+//! let map = FeatureSpec::new(Family::Balanced, 256)
+//!     .kernel(Kernel::gaussian())
+//!     .seed(1)
+//!     .fit(&moments, &moments)?;
+//!
+//! // How many neighbours does each row have? The row sums of a kernel matrix that is never made.
+//! let ones = Matrix::from_fn(1000, 1, |_, _| 1.0);
+//! let sums = kernel_product(&map, x.view(), x.view(), ones.view())?.to_matrix()?;
+//! let exact = map.kernel().product(x.view(), x.view(), ones.view())?.to_matrix()?;
+//! assert!((sums[(0, 0)] / exact[(0, 0)] - 1.0).abs() < 0.1);
+//! # Ok::<(), favor::Error>(())
+//! ```
+//!
+//! For data that come in pieces or lie on several machines, use [`KeySums`]. [`maps_to_bytes`] and
+//! [`maps_from_bytes`] store maps.
+//!
+//! # Attention
+//!
+//! [`attention`](attention()) takes queries, keys and values as tensors `[batch, heads, length, dim]` of
+//! `f32`, `f64`, `f16` or `bf16`, and a [`Method`]: exact, by features, or by features with some exact
+//! keys. [`AttentionOptions`] has masks, causality and threads; [`attention_backward`] has the gradients,
+//! and [`DecodeState`] generates token by token.
 //!
 //! ```
 //! use favor::{AttentionOptions, Family, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv, Tensor};
@@ -33,9 +62,50 @@
 //! # Ok::<(), favor::Error>(())
 //! ```
 //!
-//! Parameters are fitted in closed form. Features are positive (except the trigonometric ones) and kept
-//! as logarithms, so no ε is needed and nothing overflows. Any parameters give an unbiased estimate;
-//! fitting only lowers the variance. The same seed gives the same draws everywhere.
+//! If you have queries and keys of a head, [`learned::learn_maps`] learns its map from them, which is
+//! usually far more accurate than drawing one. [`AdaptiveMaps`] refits maps during training.
+//!
+//! # How large is the error?
+//!
+//! Four times as many features halve it, and it depends on the data: long vectors need many features.
+//! [`diagnose`] predicts it before anything is computed, and says when the exact kernel is the better
+//! choice ([`Kernel::product`], [`Method::Exact`]).
+//!
+//! ```
+//! use favor::diagnose::{Advice, Candidate, Estimator, break_even, predict, recommend, sample_rows};
+//! use favor::{Family, Kernel, Matrix, Moments};
+//!
+//! let x = Matrix::from_fn(2000, 8, |i, l| ((7 * i + l) as f64).sin());
+//! let moments = Moments::of(x.view())?;
+//! let estimator = Estimator::fit(Family::Balanced, Kernel::attention(8), &moments, &moments)?;
+//!
+//! // The error of attention, relative to its output, from a sample of the queries and keys.
+//! let (queries, keys) = (sample_rows(x.view(), 8, 0), sample_rows(x.view(), 200, 1));
+//! let prediction = predict(&estimator, queries.view(), keys.view(), Some(keys.view()))?;
+//! let needed = prediction.and_then(|p| p.features_for_output(0.2)).unwrap();
+//!
+//! let candidate = Candidate { family: Family::Balanced, features: needed };
+//! let advice = recommend(&[candidate], break_even(2000, 2000, false)).unwrap();
+//! assert!(matches!(advice, Advice::Features { .. }));
+//! # Ok::<(), favor::Error>(())
+//! ```
+//!
+//! [`choose_heads`] decides for every head of a layer; [`diagnose::attention_error`] measures.
+//!
+//! # Where to go next
+//!
+//! - Kernel ridge regression, Gaussian processes, classification and density on arrays: [`learn`].
+//! - Plain `f64` versions of everything, a few lines each: [`mod@reference`].
+//! - The [guide], the [method] with its formulas, and [benchmarks] against other libraries.
+//! - The programs in `examples`: `cargo run --release -p favor --example attention`.
+//! - The command `favor` (crate `favor-cli`), tables and SQL (`favor-tables`), transformers on burn
+//!   (`favor-nn`), linfa (`favor-linfa`), and Python (`pip install favor-sharp`).
+//!
+//! [guide]: https://github.com/favor-sharp/favor-sharp/blob/main/docs/guide.md
+//! [method]: https://github.com/favor-sharp/favor-sharp/blob/main/docs/method.md
+//! [benchmarks]: https://github.com/favor-sharp/favor-sharp/blob/main/docs/benchmarks.md
+
+#![deny(rustdoc::broken_intra_doc_links)]
 
 mod adapt;
 mod attention;
@@ -81,3 +151,8 @@ pub use map::{
 pub use moments::Moments;
 pub use parameters::{Parameters, objective_floor, optimal_quadratic};
 pub use rows::{Matrix, Rows};
+
+/// The example of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

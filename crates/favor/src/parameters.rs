@@ -213,6 +213,14 @@ impl Parameters {
 }
 
 /// The lower bound of every objective, `2·mean(xᵀy)`: all variances zero.
+///
+/// ```
+/// use favor::{Family, Moments, Rows, objective_floor};
+/// let m = Moments::of(Rows::new(&[1.0, 0.0, 0.0, 2.0], 2, 2)?)?;
+/// let best = Family::Balanced.fit(&m, &m)?.unwrap();
+/// assert!(best.objective(&m, &m)? >= objective_floor(&m, &m));
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn objective_floor(queries: &Moments, keys: &Moments) -> f64 {
     2.0 * dot(queries.mean(), keys.mean())
 }

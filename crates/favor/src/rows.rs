@@ -135,6 +135,15 @@ impl<'a, T: Float> Rows<'a, T> {
 }
 
 /// An owned matrix in row-major order.
+///
+/// ```
+/// use favor::Matrix;
+/// let m = Matrix::new(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3)?;
+/// assert_eq!((m.row(1), m[(0, 2)]), (&[4.0, 5.0, 6.0][..], 3.0));
+/// assert_eq!(m.transposed().shape(), (3, 2));
+/// assert_eq!(m.view().rows(), 2); // as the functions of this crate take it
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawMatrix<T>", bound(deserialize = "T: Float + Deserialize<'de>"))]
 pub struct Matrix<T> {

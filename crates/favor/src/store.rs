@@ -26,6 +26,17 @@ use std::collections::HashMap;
 const KEY: &str = "favor";
 
 /// A kind of file.
+///
+/// Bytes of another kind or version are refused:
+///
+/// ```
+/// use favor::store::Kind;
+/// const POINTS: Kind = Kind::new("example.points", "table of points", 2);
+/// let old = Kind::new("example.points", "table of points", 1).write(&(), vec![])?;
+/// let error = POINTS.read::<()>(&old).err().unwrap();
+/// assert!(error.to_string().contains("version 1; this build reads version 2"));
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     schema: &'static str,
@@ -34,6 +45,8 @@ pub struct Kind {
 }
 
 /// An array of a file, with the bytes of its numbers.
+///
+/// The [module](self) has an example.
 #[derive(Debug, Clone)]
 pub struct Array<'a> {
     name: String,
@@ -43,6 +56,8 @@ pub struct Array<'a> {
 }
 
 /// A file that was read: the contents of its header, and its arrays.
+///
+/// [`Kind::read`] returns it; the [module](self) has an example.
 pub struct File<'a, H> {
     /// The contents of the header besides schema and version.
     pub contents: H,

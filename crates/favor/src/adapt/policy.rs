@@ -4,6 +4,12 @@ use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// When ω is drawn again.
+///
+/// ```
+/// use favor::{MapPolicy, Redraw};
+/// assert_eq!(MapPolicy::new().redraw, Redraw::Never);
+/// assert_eq!(MapPolicy::new().redraw(Redraw::Every(100)).redraw, Redraw::Every(100));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Redraw {
     /// One draw forever.
@@ -14,6 +20,14 @@ pub enum Redraw {
 }
 
 /// Where the statistics of queries and keys come from.
+///
+/// ```
+/// use favor::{MapPolicy, Statistics};
+/// assert_eq!(MapPolicy::new().statistics, Statistics::Running { keep: 0.9 });
+/// // A causal model whose maps are fitted on calibration data only.
+/// let policy = MapPolicy::new().statistics(Statistics::Calibrated);
+/// assert_eq!(policy.statistics, Statistics::Calibrated);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Statistics {
     /// Each sequence's own. Not for causal attention: they would leak the future into the past.

@@ -12,6 +12,13 @@ use rayon::prelude::*;
 const SAMPLE: (usize, usize) = (4, 128);
 
 /// How one head of one sequence is computed, and why.
+///
+/// ```
+/// use favor::{Choice, ExactKeys};
+/// let choice = Choice::ExactIsNeeded { predicted_error: 0.8 };
+/// assert_eq!(choice.exact_keys(), ExactKeys::ALL);
+/// assert_eq!(choice.to_string(), "exact (features would be 80 % off)");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Choice {
     /// By features: the predicted relative output error is within the tolerance.

@@ -101,6 +101,8 @@ pub fn attention_into<T: Scalar>(
 }
 
 /// The gradients of attention, each contiguous and shaped like its input.
+///
+/// [`attention_backward`] returns them; its page has an example.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gradients<T> {
     /// With respect to the queries.

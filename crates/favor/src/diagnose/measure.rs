@@ -5,6 +5,14 @@ use crate::reference::{Mask, exact_attention, feature_attention};
 use crate::{FeatureMap, Float, Matrix, Result, Rows, Side};
 
 /// `‖approximate − exact‖ / ‖exact‖` in the Frobenius norm; 0 when both are zero.
+///
+/// ```
+/// use favor::{Matrix, diagnose::relative_error};
+/// let exact = Matrix::new(vec![3.0, 4.0], 1, 2)?;
+/// let near = Matrix::new(vec![3.0, 4.5], 1, 2)?;
+/// assert!((relative_error(&near, &exact) - 0.1).abs() < 1e-12);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn relative_error<T: Float>(approximate: &Matrix<T>, exact: &Matrix<T>) -> f64 {
     let pairs = approximate.as_slice().iter().zip(exact.as_slice());
     let (mut error, mut power) = (0.0, 0.0);
@@ -16,6 +24,15 @@ pub fn relative_error<T: Float>(approximate: &Matrix<T>, exact: &Matrix<T>) -> f
 }
 
 /// The median over all pairs of `|K̂/K − 1|`.
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, diagnose::kernel_error};
+/// let x = Matrix::from_fn(50, 3, |i, l| 0.5 * ((7 * i + l) as f64).sin());
+/// let m = Moments::of(x.view())?;
+/// let map = FeatureSpec::new(Family::Balanced, 256).kernel(Kernel::gaussian()).fit(&m, &m)?;
+/// assert!(kernel_error(&map, x.view(), x.view())? < 0.1);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn kernel_error<T: Float>(map: &FeatureMap, x: Rows<'_, T>, y: Rows<'_, T>) -> Result<f64> {
     let exact = map.kernel().log_matrix(x, y)?;
     let p = map.features_of(Side::Query, x.to_f64(1.0).view())?;
@@ -33,6 +50,21 @@ pub fn kernel_error<T: Float>(map: &FeatureMap, x: Rows<'_, T>, y: Rows<'_, T>) 
 }
 
 /// The relative error of attention by the map compared with exact attention.
+///
+/// ```
+/// use favor::reference::{Mask, exact_attention};
+/// use favor::{Family, FeatureSpec, Kernel, Matrix, Moments};
+/// use favor::diagnose::{attention_error, uniform_error};
+/// let x = Matrix::from_fn(50, 4, |i, l| 2.0 * ((7 * i + l) as f64).sin());
+/// let m = Moments::of(x.view())?;
+/// let map = FeatureSpec::new(Family::Balanced, 256).kernel(Kernel::attention(4)).fit(&m, &m)?;
+/// let error = attention_error(&map, x.view(), x.view(), x.view())?;
+///
+/// // Good for something: the mean of the values is worse.
+/// let exact = exact_attention(map.kernel(), x.view(), x.view(), x.view(), Mask::none())?;
+/// assert!(error < uniform_error(&exact, x.view())?);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn attention_error<T: Float>(
     map: &FeatureMap,
     q: Rows<'_, T>,
@@ -45,6 +77,15 @@ pub fn attention_error<T: Float>(
 
 /// The relative error of the plain mean of the values instead of exact attention: what an
 /// approximation must beat to be of any use.
+///
+/// ```
+/// use favor::{Matrix, diagnose::uniform_error};
+/// let values = Matrix::new(vec![1.0, 3.0], 2, 1)?; // with the mean 2
+/// let exact = Matrix::new(vec![2.5, 2.0], 2, 1)?;
+/// let error = uniform_error(&exact, values.view())?;
+/// assert!((error - 0.5 / 10.25_f64.sqrt()).abs() < 1e-12);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn uniform_error<T: Float>(exact: &Matrix<T>, v: Rows<'_, T>) -> Result<f64> {
     crate::kernel::check_values("uniform_error", v, v)?;
     let mut mean = vec![0.0; v.columns()];
@@ -58,6 +99,16 @@ pub fn uniform_error<T: Float>(exact: &Matrix<T>, v: Rows<'_, T>) -> Result<f64>
 /// How many of the M features effectively carry each query's row sum: `(Σ_m p_m)² / Σ_m p_m²` with
 /// `p_m = P_m(x) Σ_j S_m(y_j)`. Near M the features share the work; near 1 a single feature decides
 /// and the estimate is worthless.
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, diagnose::effective_sample_sizes};
+/// let x = Matrix::from_fn(50, 4, |i, l| ((7 * i + l) as f64).sin());
+/// let m = Moments::of(x.view())?;
+/// let map = FeatureSpec::new(Family::Balanced, 64).kernel(Kernel::attention(4)).fit(&m, &m)?;
+/// let sizes = effective_sample_sizes(&map, x.view(), x.view())?;
+/// assert!(sizes.iter().all(|size| *size > 1.0 && *size < 64.0));
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn effective_sample_sizes<T: Float>(
     map: &FeatureMap,
     queries: Rows<'_, T>,

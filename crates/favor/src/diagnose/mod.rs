@@ -44,6 +44,14 @@ pub fn features_needed(log_relative_variance: f64, error: f64) -> f64 {
 
 /// At most `most` rows of a set, drawn without replacement; all of them, in order, if there are no
 /// more. The same seed gives the same rows.
+///
+/// ```
+/// use favor::{Matrix, diagnose::sample_rows};
+/// let all = Matrix::from_fn(1000, 2, |i, _| i as f64);
+/// let some = sample_rows(all.view(), 10, 7);
+/// assert_eq!(some.shape(), (10, 2));
+/// assert_eq!(some, sample_rows(all.view(), 10, 7));
+/// ```
 pub fn sample_rows<T: Float>(rows: Rows<'_, T>, most: usize, seed: u64) -> Matrix<T> {
     let mut chosen: Vec<usize> = (0..rows.rows()).collect();
     if rows.rows() > most {

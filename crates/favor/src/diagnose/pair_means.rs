@@ -27,6 +27,8 @@ const BLOCK: usize = 128;
 const LARGE: f64 = 40.0;
 
 /// Means over all pairs of two sets.
+///
+/// [`Estimator::pair_means`] returns them; its page has an example.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PairMeans {
     /// Of `log(Var/K²)`, for one feature.

@@ -23,6 +23,8 @@ use crate::{Family, Float, Matrix, Result, Rows};
 const LEAST_SHARE: f64 = 1e-7;
 
 /// The effect of one feature's variance on the rows of a set of queries.
+///
+/// [`predict`] returns it; its page has an example.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// For each query, the logarithm of the relative variance of its row sum `Σ_j K(x,y_j)`.
@@ -90,6 +92,23 @@ impl Prediction {
 /// Predicts the variance of each query's row sum and, with values, of its attention output. Costs
 /// `O(S²d)` per query: pass a sample of the queries. `None` for families without the closed form (Trig,
 /// Hyperbolic).
+///
+/// ```
+/// use favor::{Family, Kernel, Matrix, Moments};
+/// use favor::diagnose::{Estimator, predict, sample_rows};
+/// let x = Matrix::from_fn(100, 4, |i, l| ((7 * i + l) as f64).sin());
+/// let m = Moments::of(x.view())?;
+/// let estimator = Estimator::fit(Family::Balanced, Kernel::attention(4), &m, &m)?;
+///
+/// let some = sample_rows(x.view(), 10, 0);
+/// let prediction = predict(&estimator, some.view(), x.view(), Some(x.view()))?.unwrap();
+/// let error = |features| prediction.output_error(features).unwrap();
+/// assert!(error(1024.0) < error(64.0));
+///
+/// let needed = prediction.features_for_output(0.1).unwrap();
+/// assert!(error(needed) <= 0.1);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn predict<T: Float>(
     estimator: &Estimator,
     queries: Rows<'_, T>,

@@ -8,6 +8,8 @@ use std::fmt;
 const MOST_FEATURES: f64 = 65_536.0;
 
 /// A family with the number of features that the desired accuracy needs.
+///
+/// [`recommend`] takes a list of them; its page has an example.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// The family.
@@ -17,6 +19,12 @@ pub struct Candidate {
 }
 
 /// What to do.
+///
+/// ```
+/// use favor::{Family, diagnose::Advice};
+/// let advice = Advice::Features { family: Family::Sde, features: 128 };
+/// assert_eq!(advice.to_string(), "use 128 features of SDE (FAVOR#)");
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "use", rename_all = "snake_case")]
 pub enum Advice {

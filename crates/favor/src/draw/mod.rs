@@ -29,6 +29,14 @@ use std::{fmt, str::FromStr};
 use stream::Purpose;
 
 /// How the rows of ω depend on one another. Each row alone is always N(0, I).
+///
+/// ```
+/// use favor::{Coupling, Family, FeatureSpec};
+/// let spec = FeatureSpec::new(Family::Balanced, 64);
+/// assert_eq!(spec.coupling, Coupling::Orthogonal);
+/// assert_eq!(spec.coupling("simplex".parse()?).coupling, Coupling::Simplex);
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum Coupling {
@@ -132,6 +140,11 @@ pub fn draw_omega(
 
 /// Draws the phases of trigonometric features: `features` numbers uniform in [0, 2π), independent
 /// of the rows that [`draw_omega`] returns for the same seed.
+///
+/// ```
+/// let phases = favor::draw::offsets(7, 100);
+/// assert!(phases.iter().all(|phase| (0.0..std::f64::consts::TAU).contains(phase)));
+/// ```
 pub fn offsets(seed: u64, features: usize) -> Vec<f64> {
     let mut stream = Stream::block(seed, Purpose::Offsets, 0);
     (0..features).map(|_| stream.uniform() * std::f64::consts::TAU).collect()

@@ -28,6 +28,14 @@ type Fit = fn(&Moments, &Moments) -> Result<Parameters>;
 macro_rules! families {
     ($($(#[$attribute:meta])* $variant:ident: $name:literal, $title:literal, $fit:expr;)*) => {
         /// A family of random features of the softmax kernel.
+        ///
+        /// ```
+        /// use favor::Family;
+        /// assert_eq!(Family::default(), Family::Balanced);
+        /// assert_eq!("sade".parse(), Ok(Family::Sade));
+        /// assert_eq!(Family::Sade.title(), "SADE (FAVOR#)");
+        /// assert!(Family::Balanced.is_positive() && !Family::Trig.is_positive());
+        /// ```
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "&'static str")]
         pub enum Family {

@@ -7,6 +7,8 @@ use crate::engine::tensor::Scalar;
 use crate::{Error, ExactKeys, FeatureMap, FeatureSpec, Result};
 
 /// What the heads of a layer may cost.
+///
+/// [`plan_heads`] spends it; its page has an example.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Budget {
     /// Multiplications and additions per token and head, on average over the heads.
@@ -16,6 +18,8 @@ pub enum Budget {
 }
 
 /// How a head is computed: its map and exact keys, for [`Method::Hybrid`](crate::Method::Hybrid).
+///
+/// One entry of a [`LayerPlan`], which has an example.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct HeadPlan {
@@ -30,6 +34,8 @@ pub struct HeadPlan {
 }
 
 /// A cost and an error.
+///
+/// [`LayerPlan::front`] is a list of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct FrontPoint {
@@ -40,6 +46,26 @@ pub struct FrontPoint {
 }
 
 /// How the heads of a layer are computed.
+///
+/// ```
+/// use favor::learned::{Budget, Calibration, LearnOptions, plan_heads};
+/// use favor::{AttentionOptions, Family, FeatureSpec, Kernel, Method, Qkv, Tensor, attention};
+/// use favor::draw::Stream;
+/// let mut noise = Stream::new(1, 0);
+/// let x: Vec<f32> = (0..4 * 32 * 4).map(|_| noise.normal() as f32).collect();
+/// let t = Tensor::new(&x, [4, 1, 32, 4])?;
+/// let spec = FeatureSpec::new(Family::Balanced, 8).kernel(Kernel::attention(4));
+/// let options = LearnOptions::new().steps(5);
+/// let plan = plan_heads(spec, Calibration::new(t, t), &options, Budget::Error(0.5))?;
+///
+/// let maps: Vec<_> = plan.heads.iter().map(|head| head.map.clone()).collect();
+/// let exact: Vec<_> = plan.heads.iter().map(|head| head.exact).collect();
+/// let method = Method::Hybrid { maps: &maps, exact: &exact };
+/// let out = attention(method, Qkv::new(t, t, t), &AttentionOptions::new())?;
+/// assert_eq!(out.len(), x.len());
+/// assert!(plan.front.is_sorted_by(|a, b| a.operations <= b.operations));
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LayerPlan {

@@ -36,6 +36,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const PIECES: usize = 4;
 
 /// What was returned for a head.
+///
+/// ```
+/// use favor::learned::Kept;
+/// assert_eq!(Kept::ExactAlone.name(), "exact_alone");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kept {
@@ -59,6 +64,8 @@ impl Kept {
 }
 
 /// Measurements of a head on held-out sequences. Errors are those of outputs, relative to exact attention.
+///
+/// Part of a [`LearnedHead`]; [`learn_maps`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct HeadReport {
@@ -85,6 +92,8 @@ pub struct HeadReport {
 }
 
 /// A learned map and its measurements.
+///
+/// [`learn_maps`] returns one per head; its page has an example.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LearnedHead {

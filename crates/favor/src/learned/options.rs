@@ -74,6 +74,13 @@ impl<'a, T: Scalar> Calibration<'a, T> {
 }
 
 /// The progress of learning.
+///
+/// ```
+/// use favor::learned::{LearnOptions, LearnProgress};
+/// let show = |p: LearnProgress| eprintln!("{} of {} steps", p.done, p.total);
+/// let options = LearnOptions::new().progress(Some(&show));
+/// assert!(options.progress.is_some());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct LearnProgress {

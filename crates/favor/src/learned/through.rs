@@ -18,6 +18,8 @@ use crate::{Error, FeatureMap, Kernel, Matrix, Result, Side, threads};
 use rayon::prelude::*;
 
 /// The gradient of the numbers of a map that [`FeatureMap::with_weights`] takes.
+///
+/// [`map_gradients`] returns one per head; its page has an example.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MapGradient {

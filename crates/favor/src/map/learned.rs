@@ -5,6 +5,18 @@ use crate::{Error, ExactKeys, Matrix, Result};
 use serde::{Deserialize, Serialize};
 
 /// What a map was learned from, and the gain.
+///
+/// ```
+/// use favor::learned::{Calibration, LearnOptions, learn_maps};
+/// use favor::{Family, FeatureSpec, Kernel, Tensor};
+/// let x: Vec<f32> = (0..4 * 16 * 2).map(|i| (i as f32).sin()).collect();
+/// let t = Tensor::new(&x, [4, 1, 16, 2])?;
+/// let spec = FeatureSpec::new(Family::Balanced, 4).kernel(Kernel::attention(2));
+/// let heads = learn_maps(spec, Calibration::new(t, t), &LearnOptions::new().steps(5))?;
+/// let from = heads[0].map.learned().unwrap();
+/// assert_eq!(from.sequences + from.held_out, 4);
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LearnedFrom {

@@ -22,6 +22,8 @@ pub use store::{maps_from_bytes, maps_to_bytes, maps_to_bytes_with_note, note_fr
 pub(crate) const BLOCK: usize = 256;
 
 /// Which side of the kernel a set of vectors is on.
+///
+/// The two sides of a [`FeatureMap`] have different features; its page has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The `x` of `K(x,y)`.
@@ -119,6 +121,22 @@ impl FeatureSpec {
 }
 
 /// A fitted or learned map: immutable, one for both sides, any kernel of the class. Copies share their numbers.
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, Side};
+/// let x = Matrix::from_fn(50, 3, |i, l| 0.5 * ((7 * i + l) as f64).sin());
+/// let m = Moments::of(x.view())?;
+/// let map = FeatureSpec::new(Family::Balanced, 512).kernel(Kernel::gaussian()).fit(&m, &m)?;
+///
+/// // The kernel is the mean of the products of the features of both sides.
+/// let queries = map.log_features(Side::Query, x.view())?;
+/// let keys = map.log_features(Side::Key, x.view())?;
+/// let products = queries.row(0).iter().zip(keys.row(9)).map(|(p, s)| (p + s).exp());
+/// let estimate = products.sum::<f64>() / 512.0;
+/// let exact = map.kernel().value(x.row(0), x.row(9))?;
+/// assert!((estimate / exact - 1.0).abs() < 0.3);
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Record", into = "Record")]
 pub struct FeatureMap {

@@ -9,6 +9,24 @@ use serde::{Deserialize, Serialize};
 /// `log f(ω_m, x) = W_mᵀ(x+s) + k_m + r(x)` for positive features, with
 /// `r(x) = −½‖R(x+s)‖² − lᵀx − l₀ + α‖x‖²`; `√2 cos(ω_mᵀx + θ_m) · e^{r(x)}` for trigonometric ones.
 /// Here `x` is the vector times the kernel's [scale](Kernel::scale).
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Moments, Rows, Side};
+/// let x = Rows::new(&[1.0, 2.0, 3.0, 5.0], 2, 2)?;
+/// let m = Moments::of(x)?;
+/// let map = FeatureSpec::new(Family::Balanced, 8).fit(&m, &m)?;
+/// let side = map.side(Side::Query);
+/// let project = |feature: usize| {
+///     let shifted = x.row(0).iter().zip(&side.shift).map(|(x, s)| x + s);
+///     let product: f64 = side.weights.row(feature).iter().zip(shifted).map(|(w, x)| w * x).sum();
+///     product + side.constants[feature]
+/// };
+/// // All features of a row share r(x), so it cancels in a difference.
+/// let logs = map.log_features(Side::Query, x)?;
+/// let difference = logs[(0, 0)] - logs[(0, 1)];
+/// assert!((difference - (project(0) - project(1))).abs() < 1e-9);
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Projection {
@@ -23,6 +41,15 @@ pub struct Projection {
 }
 
 /// The part of a log-feature that depends only on the vector.
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Moments, RowTerm, Rows, Side};
+/// let m = Moments::of(Rows::new(&[1.0, 2.0, 3.0, 5.0], 2, 2)?)?;
+/// let row = |family| FeatureSpec::new(family, 8).fit(&m, &m).map(|map| map.side(Side::Key).row.clone());
+/// assert!(matches!(row(Family::Trig)?, RowTerm::Trigonometric { .. }));
+/// assert!(matches!(row(Family::Pos)?, RowTerm::Exponential { .. }));
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RowTerm {

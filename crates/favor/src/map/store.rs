@@ -62,6 +62,14 @@ pub fn maps_to_bytes_with_note(maps: &[FeatureMap], note: &impl Serialize) -> Re
 }
 
 /// The note of a file of maps, if it has one.
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Moments, Rows, maps_to_bytes, note_from_bytes};
+/// let m = Moments::of(Rows::new(&[1.0, 2.0, 3.0, 5.0], 2, 2)?)?;
+/// let bytes = maps_to_bytes(&[FeatureSpec::new(Family::Sde, 8).fit(&m, &m)?])?;
+/// assert_eq!(note_from_bytes::<String>(&bytes)?, None);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn note_from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>> {
     let note = KIND.read::<Contents>(bytes)?.contents.note;
     let read = |note| serde_json::from_value(note).map_err(|e| KIND.bad(format!("its note: {e}")));
@@ -77,6 +85,11 @@ fn write(maps: &[FeatureMap], note: Option<Value>) -> Result<Vec<u8>> {
 
 /// Reads the bytes written by [`maps_to_bytes`] or [`FeatureMap::to_bytes`]. Damaged, truncated or foreign
 /// bytes are an error that says what is wrong.
+///
+/// ```
+/// let error = favor::maps_from_bytes(b"something else").unwrap_err();
+/// assert!(error.to_string().starts_with("not a readable feature map"));
+/// ```
 pub fn maps_from_bytes(bytes: &[u8]) -> Result<Vec<FeatureMap>> {
     let file = KIND.read::<Contents>(bytes)?;
     let one = |(i, entry): (usize, &Entry)| read(&file, i, entry);

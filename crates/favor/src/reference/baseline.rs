@@ -5,6 +5,16 @@ use crate::linalg::product_transposed;
 use crate::{Error, Float, Matrix, Result, Rows};
 
 /// A feature function for linear attention.
+///
+/// ```
+/// use favor::{Matrix, reference::{Baseline, Mask, baseline_attention}};
+/// let x = Matrix::from_fn(10, 4, |i, l| ((7 * i + l) as f64).sin());
+/// let ones = Matrix::from_fn(10, 1, |_, _| 1.0);
+/// let relu = Baseline::Relu { epsilon: 1e-3 };
+/// let out = baseline_attention(&relu, x.view(), x.view(), ones.view(), Mask::causal())?;
+/// assert!((out[(9, 0)] - 1.0).abs() < 1e-12); // a mean of ones
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Baseline {
     /// `elu(x) + 1`, in each dimension.

@@ -98,6 +98,18 @@ impl HybridWeights {
 }
 
 /// The keys that are exact for each query, in order. Masked keys never are.
+///
+/// ```
+/// use favor::{ExactKeys, Family, FeatureSpec, Kernel, Matrix, Moments};
+/// use favor::reference::{Mask, exact_key_sets};
+/// let x = Matrix::from_fn(5, 2, |i, l| ((7 * i + l) as f64).sin());
+/// let m = Moments::of(x.view())?;
+/// let map = FeatureSpec::new(Family::Balanced, 8).kernel(Kernel::attention(2)).fit(&m, &m)?;
+/// let exact = ExactKeys::NONE.near(1).global(1);
+/// let sets = exact_key_sets(&map, exact, x.view(), x.view(), Mask::none())?;
+/// assert_eq!(sets[3], [0, 2, 3, 4]); // the first token and the neighbours
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn exact_key_sets<T: Float>(
     map: &FeatureMap,
     exact: ExactKeys,

@@ -72,6 +72,8 @@ fn of_block<T: Float>(block: Block, values: Rows<'_, T>) -> KeySums {
 }
 
 /// The same as [`KeySums::apply`], block by block in `f64`.
+///
+/// [`add_keys`] has an example with both.
 pub fn apply_sums<T: Float>(
     sums: &KeySums,
     map: &FeatureMap,
@@ -119,6 +121,17 @@ fn apply_block(sums: &KeySums, block: Block) -> (Vec<f64>, Matrix<f64>) {
 }
 
 /// The same as [`kernel_product`](crate::kernel_product), by [`add_keys`] and [`apply_sums`].
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Kernel, Matrix, Moments, kernel_product, reference};
+/// let x = Matrix::from_fn(20, 3, |i, l| ((7 * i + l) as f64).sin());
+/// let m = Moments::of(x.view())?;
+/// let map = FeatureSpec::new(Family::Balanced, 32).kernel(Kernel::gaussian()).fit(&m, &m)?;
+/// let plain = reference::kernel_product(&map, x.view(), x.view(), x.view())?.to_matrix()?;
+/// let fast = kernel_product(&map, x.view(), x.view(), x.view())?.to_matrix()?;
+/// assert!((plain[(3, 1)] - fast[(3, 1)]).abs() < 1e-9);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn kernel_product<T: Float>(
     map: &FeatureMap,
     x: Rows<'_, T>,

@@ -88,6 +88,8 @@ pub(super) fn row_scales<R: Cached>(
 }
 
 /// The gradients of a product with respect to queries, keys and values.
+///
+/// [`kernel_product_backward`] returns them; its page has an example.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProductGradients<T> {
     /// With respect to the queries.
@@ -100,6 +102,22 @@ pub struct ProductGradients<T> {
 
 /// The gradients of [`kernel_product`], given the gradient with respect to the plain product (the
 /// one without a logarithmic scale).
+///
+/// ```
+/// use favor::{Family, FeatureSpec, Kernel, Moments, Rows, kernel_product, kernel_product_backward};
+/// let x = Rows::new(&[0.5_f64, 0.0, 0.0, 0.5], 2, 2)?;
+/// let m = Moments::of(x)?;
+/// let map = FeatureSpec::new(Family::Balanced, 64).kernel(Kernel::gaussian()).fit(&m, &m)?;
+/// let values = Rows::new(&[2.0, 3.0], 2, 1)?;
+/// let ones = Rows::new(&[1.0, 1.0], 2, 1)?; // the gradient of the sum of the product
+/// let gradients = kernel_product_backward(&map, x, x, values, ones)?;
+///
+/// // The product is linear in the values, so the sum is their gradient times the values.
+/// let product = kernel_product(&map, x, x, values)?.to_matrix()?;
+/// let sum = product[(0, 0)] + product[(1, 0)];
+/// assert!((2.0 * gradients.c[(0, 0)] + 3.0 * gradients.c[(1, 0)] - sum).abs() < 1e-9);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub fn kernel_product_backward<T: Float>(
     map: &FeatureMap,
     x: Rows<'_, T>,

@@ -4,6 +4,16 @@ use crate::engine::entry::TensorEntry;
 use crate::map::Cached;
 
 /// A number format of tensors: `f32`, `f64`, or a 16-bit format that is computed in `f32`.
+///
+/// ```
+/// use favor::{Scalar, Tensor};
+/// fn length<T: Scalar>(tensor: Tensor<'_, T>) -> usize {
+///     tensor.shape()[2]
+/// }
+/// let x = [half::bf16::ONE; 6];
+/// assert_eq!(length(Tensor::new(&x, [1, 1, 3, 2])?), 3);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub trait Scalar: sealed::Compute + TensorEntry + Copy + Default + Send + Sync + 'static {}
 
 impl Scalar for f32 {}
