@@ -128,7 +128,12 @@ class _Headed(BaseEstimator):
             folds=int(self.folds),
             sample=int(self.subsample),
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            **self._more_options(),
         )
+
+    def _more_options(self) -> dict[str, Any]:
+        """What one head alone is told."""
+        return {}
 
     def _ready(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "model_")
@@ -400,6 +405,11 @@ class FavorLogistic(_Classes):
     """Logistic regression on kernel features: the ridge solution is its start, and the matrix of that makes
     its passes few.
 
+    Passes over the samples end when the next would lower the mean loss by less than ``tol``, or after
+    ``max_iter`` of them. A logistic loss is no function of sums, so this head alone has neither
+    ``partial_fit`` nor ``merge``: samples that are not there cannot be weighed again by new coefficients.
+    ``FavorClassifier`` has both.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-3, 3, size=(2000, 1))
@@ -410,6 +420,46 @@ class FavorLogistic(_Classes):
     """
 
     _head = "logistic"
+
+    def __init__(
+        self,
+        *,
+        n_components: int = 256,
+        basis: str = "nystrom",
+        kernel: str = "gaussian",
+        bandwidth: float | Literal["auto"] = "auto",
+        alpha: float | Literal["auto"] = "auto",
+        linear: bool = False,
+        metric: bool = False,
+        standardise: bool = True,
+        folds: int = 4,
+        subsample: int = 4096,
+        tol: float = 1e-5,
+        max_iter: int = 50,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        super().__init__(
+            n_components=n_components,
+            basis=basis,
+            kernel=kernel,
+            bandwidth=bandwidth,
+            alpha=alpha,
+            linear=linear,
+            metric=metric,
+            standardise=standardise,
+            folds=folds,
+            subsample=subsample,
+            random_state=random_state,
+        )
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _more_options(self) -> dict[str, Any]:
+        if not (isinstance(self.tol, Real) and self.tol > 0):
+            raise ValueError(f"tol={self.tol!r}: a positive number is needed")
+        if not (isinstance(self.max_iter, Integral) and self.max_iter > 0):
+            raise ValueError(f"max_iter={self.max_iter!r}: a positive integer is needed")
+        return {"tolerance": float(self.tol), "passes": int(self.max_iter)}
 
 
 __all__ = ["FavorClassifier", "FavorGP", "FavorLogistic", "FavorRidge"]

@@ -442,6 +442,8 @@ class HeadModel:
         folds: int = 4,
         sample: int = 4096,
         seed: int = 0,
+        tolerance: float = 1e-5,
+        passes: int = 50,
     ) -> HeadModel:
         """Fits to rows. Targets are the indices of classes (one axis) or numbers (two)."""
     def add(

@@ -33,8 +33,9 @@ fn speed(steps: &mut Steps, more: &[&str]) -> Outcome {
 fn tables(steps: &mut Steps, more: &[&str]) -> Outcome {
     let environment = packages(steps, "tables")?;
     steps.run("our side", build)?;
+    let installed = steps.run("our package", || Installed::new(&environment, Profile::Release))?;
     steps.run("comparison", || {
-        let mut python = environment.python();
+        let mut python = installed.python();
         python.arg("bench/tables/run.py").arg("--favor").arg(Profile::Release.favor()?);
         python.arg("--overhead").arg(Profile::Release.example("overhead")?);
         execute(python.args(more))

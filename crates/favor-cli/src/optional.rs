@@ -15,7 +15,8 @@ const OPTIONAL: &[Optional] = &[
         feature: "tables",
         built: cfg!(feature = "tables"),
         subcommands: &[
-            "compare", "fit", "predict", "evaluate", "info", "merge", "subtract", "update",
+            "compare", "fit", "predict", "project", "evaluate", "info", "merge", "subtract",
+            "update",
         ],
         options: &[],
         about: "kernel classification, regression and density on tables",

@@ -27,9 +27,6 @@ pub(crate) fn of_tables(error: &Error) -> String {
 fn of_remedy(remedy: Remedy) -> String {
     match remedy {
         Remedy::Ignore => "leave it out with --ignore".into(),
-        Remedy::IgnoreOrMoreCategories => {
-            "leave it out with --ignore, or raise --categories".into()
-        }
         Remedy::DropMissing => "--missing drop leaves such rows out".into(),
         Remedy::DropOrFillMissing => "give --missing drop, mean or mark".into(),
         Remedy::NameTask => "give --classify or --regress".into(),
@@ -53,6 +50,7 @@ fn option(setting: Setting) -> Option<&'static str> {
         Setting::Head => "--head",
         Setting::Family => "--family",
         Setting::Interval => "--interval",
+        Setting::Components => "--components",
         _ => return None,
     })
 }

@@ -137,6 +137,15 @@ fn halves_merge_and_rows_are_added() {
     let text = printed(folder, &["compare", "a.favor", "b.csv"]);
     let p: f64 = text.split(", p ").nth(1).unwrap().trim().parse().unwrap();
     assert!(text.starts_with("distance 0.") && p > 0.001, "{text}");
+    let project = ["project", "a.favor", "b.csv", "--components", "3", "--keep", "ring"];
+    let csv = printed(folder, &project);
+    assert!(csv.starts_with("ring,component_1,component_2,component_3\n"), "{csv}");
+    assert_eq!(csv.lines().count(), 301);
+    refused(
+        folder,
+        &["project", "a.favor", "b.csv", "--components", "0"],
+        &["--components", "1 to"],
+    );
     let text = printed(folder, &["subtract", "m.favor", "b.csv", "--out", "s.favor"]);
     assert_eq!(text, "subtracted 300 rows; s.favor has 400\n");
     for (f, w) in numbers("s.favor").iter().zip(&numbers("a.favor")) {
@@ -280,8 +289,9 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing() {
 #[test]
 fn help_has_examples() {
     let folder = tempfile::tempdir().unwrap();
-    for command in ["compare", "fit", "predict", "evaluate", "info", "merge", "subtract", "update"]
-    {
+    let commands =
+        ["compare", "fit", "predict", "project", "evaluate", "info", "merge", "subtract", "update"];
+    for command in commands {
         let help = printed(folder.path(), &[command, "--help"]);
         assert!(help.contains("Examples:\n  favor "), "{command}");
     }

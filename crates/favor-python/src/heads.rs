@@ -75,7 +75,8 @@ impl HeadModel {
     #[pyo3(signature = (rows, targets, weights=None, *, head, classes=None, basis="nystrom",
                         kernel="gaussian", features=Unsigned(256), bandwidth=None, penalty=None,
                         metric=false, standardise=true, linear=false, folds=Unsigned(4),
-                        sample=Unsigned(4096), seed=Unsigned(0)))]
+                        sample=Unsigned(4096), seed=Unsigned(0), tolerance=1e-5,
+                        passes=Unsigned(50)))]
     #[allow(clippy::too_many_arguments)]
     fn fit(
         py: Python<'_>,
@@ -95,6 +96,8 @@ impl HeadModel {
         folds: Unsigned,
         sample: Unsigned,
         seed: Unsigned,
+        tolerance: f64,
+        passes: Unsigned,
     ) -> PyResult<Self> {
         let all: Vec<Basis> = HeadOptions::default().auto().bases;
         let mut options = HeadOptions::default()
@@ -107,7 +110,9 @@ impl HeadModel {
             .linear(linear)
             .folds(folds.count())
             .sample(sample.count())
-            .seed(seed.0);
+            .seed(seed.0)
+            .tolerance(tolerance)
+            .passes(passes.count());
         (options.bandwidth, options.penalty) = (bandwidth, penalty);
         let (targets, weights) = (Targets::read(targets)?, read_weights(weights)?);
         let classes = classes.map(Unsigned::count);

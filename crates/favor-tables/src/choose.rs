@@ -5,14 +5,18 @@ use crate::model::{ModelInfo, standardised_rows};
 use crate::states::Sample;
 use crate::{Error, Result};
 use favor::learn::{
-    Basis, DEFAULT_FOLDS, Design, DesignSpec, GramSums, KernelShape, Known, Outcome, RidgeOptions,
-    learned_bandwidths,
+    Basis, DEFAULT_FOLDS, Design, DesignSpec, GramSums, Head, KernelShape, Known, Outcome,
+    RidgeOptions, learned_bandwidths,
 };
 use favor::{Family, Matrix, Moments, Rows};
 use serde::{Deserialize, Serialize};
 
 /// Features of the trials: enough to rank bandwidths, few enough to be quick.
 const TRIAL_FEATURES: usize = 256;
+
+/// Features of a fit whose slopes make a metric, which needs more of them, and the most rounds of it.
+const METRIC_FEATURES: usize = 1024;
+const METRIC_ROUNDS: usize = 4;
 
 /// Bandwidths of the grid, as multiples of the root of the total variance of the vectors: the
 /// reciprocals of 5 … 0.15.
@@ -50,6 +54,13 @@ impl Choice {
         let better = |a: &&Candidate, b: &&Candidate| a.score.total_cmp(&b.score);
         self.candidates.iter().rev().max_by(better)
     }
+}
+
+/// Features and a head on them, fitted to the sample.
+struct Fitted {
+    design: Design,
+    head: Head,
+    score: f64,
 }
 
 /// The sample as a head sees it.
@@ -104,9 +115,7 @@ impl<'a> Trials<'a> {
 
     /// The score over the folds of a ridge head on these features.
     fn score(&self, spec: &DesignSpec) -> Result<f64> {
-        let (_, sums) = self.summed(spec)?;
-        let fit = sums.ridge(&RidgeOptions::default())?;
-        Ok(fit.report.score.unwrap_or(f64::NEG_INFINITY))
+        Ok(self.fitted(spec.clone())?.score)
     }
 
     /// The features of a spec and their sums over the sample.
@@ -119,34 +128,45 @@ impl<'a> Trials<'a> {
     }
 
     /// The design with a bandwidth for each number of the vectors, inverse to the slope of the fitted
-    /// function along it, where the folds find it better than `best`.
+    /// function along it, where the folds find it better than one bandwidth. Slopes are those of the best
+    /// design so far, so that a round begins where the one before ended.
     pub(crate) fn learn_metric(&self, spec: DesignSpec, choice: &mut Choice) -> Result<DesignSpec> {
-        let features = TRIAL_FEATURES.min(spec.features);
-        let trial = spec.clone().features(features);
-        let (design, sums) = self.summed(&trial)?;
-        let fit = sums.ridge(&RidgeOptions::default())?;
-        let mut best = (fit.report.score.unwrap_or(f64::NEG_INFINITY), spec.clone());
-        let slopes = fit.head.slopes(&design, self.rows.view(), Some(&self.weights))?;
-        let stretched = learned_bandwidths(&trial, &slopes);
+        let (basis, shape) = (spec.basis, spec.shape);
         let width = spec.bandwidth_of(0);
-        for factor in [1.0, 0.6, 1.7] {
-            let scaled = stretched.bandwidths.iter().map(|b| factor * b).collect();
-            let trial = stretched.clone().bandwidths(scaled);
-            let score = self.score(&trial)?;
-            let (basis, shape) = (spec.basis, spec.shape);
-            let bandwidth = factor * width;
-            choice.candidates.push(Candidate {
-                basis,
-                shape,
-                bandwidth,
-                learned_metric: true,
-                score,
-            });
-            if score > best.0 {
-                best = (score, trial.features(spec.features));
+        let mut best = self.fitted(spec.clone().features(METRIC_FEATURES.min(spec.features)))?;
+        let mut widening = 1.0;
+        for _ in 0..METRIC_ROUNDS {
+            let slopes = best.head.slopes(&best.design, self.rows.view(), Some(&self.weights))?;
+            let stretched =
+                learned_bandwidths(&best.design.spec().clone().bandwidth(width), &slopes);
+            let mut better = None;
+            for factor in [1.0, 0.6, 1.7].map(|f| f * widening) {
+                let scaled = stretched.bandwidths.iter().map(|b| factor * b).collect();
+                let trial = self.fitted(stretched.clone().bandwidths(scaled))?;
+                let (bandwidth, score) = (factor * width, trial.score);
+                if score.is_finite() {
+                    let learned_metric = true;
+                    let tried = Candidate { basis, shape, bandwidth, learned_metric, score };
+                    choice.candidates.push(tried);
+                }
+                if score > best.score {
+                    (best, better) = (trial, Some(factor));
+                }
+            }
+            match better {
+                Some(factor) => widening = factor,
+                None => break,
             }
         }
-        Ok(best.1)
+        Ok(best.design.spec().clone().features(spec.features))
+    }
+
+    /// A ridge head on features of a spec, with its score over the folds.
+    fn fitted(&self, spec: DesignSpec) -> Result<Fitted> {
+        let (design, sums) = self.summed(&spec)?;
+        let fit = sums.ridge(&RidgeOptions::default())?;
+        let score = fit.report.score.unwrap_or(f64::NEG_INFINITY);
+        Ok(Fitted { design, head: fit.head, score })
     }
 
     /// The best of families, kernels and bandwidths; what is given is not chosen. `spec` has the rest.

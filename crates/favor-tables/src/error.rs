@@ -109,8 +109,6 @@ pub enum Error {
 pub enum Remedy {
     /// Ignore the column.
     Ignore,
-    /// Ignore the column or allow more categories.
-    IgnoreOrMoreCategories,
     /// Leave out the rows with missing values.
     DropMissing,
     /// Leave out the rows with missing values, or fill in means.
@@ -125,7 +123,6 @@ impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ignore => "leave it out",
-            Self::IgnoreOrMoreCategories => "leave it out, or allow more categories",
             Self::DropMissing => "leave out the rows with missing values",
             Self::DropOrFillMissing => "leave out the rows with missing values, or fill in means",
             Self::NameTask => "say whether to classify or to regress",
@@ -168,6 +165,8 @@ pub enum Setting {
     Family,
     /// The probability of an interval.
     Interval,
+    /// The number of principal components.
+    Components,
     /// How numbers are encoded or missing values treated.
     Encoding,
 }
@@ -188,6 +187,7 @@ impl fmt::Display for Setting {
             Self::Head => "head",
             Self::Family => "family",
             Self::Interval => "interval",
+            Self::Components => "components",
             Self::Encoding => "encoding",
         })
     }

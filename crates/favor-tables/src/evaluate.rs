@@ -89,7 +89,7 @@ pub async fn evaluate_on_workers(
 fn options(model: &Model, missing: Option<Missing>) -> PredictOptions {
     let target = model.info.target.iter().map(|t| t.name.as_str());
     let probabilities = model.info.task == Task::Classify;
-    PredictOptions { missing, probabilities, ..PredictOptions::default().keep(target) }
+    PredictOptions::default().keep(target).probabilities(probabilities).missing(missing)
 }
 
 async fn finish(

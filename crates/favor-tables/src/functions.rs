@@ -70,8 +70,9 @@ pub fn aggregates(prefix: &str, model: &Model) -> Result<Vec<AggregateUDF>> {
                 Some(scaling) => GramTarget::Number(scaling),
                 None => GramTarget::Labels(info.labels()),
             };
-            let (design, name) = (linear.design.clone(), name.unwrap_or_default());
-            named(Job::Gram(GramJob { design, name, target }), "gram")?
+            let name = name.unwrap_or_default();
+            let job = GramJob::new(&linear.design, name, target, info.rows);
+            named(Job::Gram(job), "gram")?
         }
     };
     Ok(vec![named(Job::Moments(MomentsJob { target: None }), "moments")?, sums])

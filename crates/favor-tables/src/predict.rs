@@ -9,7 +9,7 @@ use datafusion::arrow::array::{ArrayRef, Float64Array, UInt32Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Field};
 use favor::Matrix;
-use favor::learn::{Task, argmax};
+use favor::learn::{KernelPca, Task, argmax};
 use std::sync::Arc;
 
 /// Which predictions are wanted.
@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// ```
 /// use favor_tables::{Missing, PredictOptions};
 /// let options = PredictOptions::default().probabilities(true).keep(["id"]).missing(Missing::Drop);
+/// let plane = PredictOptions::default().components(2);
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
@@ -26,6 +27,8 @@ pub struct PredictOptions {
     /// Columns for the ends of the interval that holds a new observation with this probability, in
     /// percent; for a Gaussian process.
     pub interval: Option<f64>,
+    /// Coordinates along so many principal components of the features, in the place of predictions.
+    pub components: Option<usize>,
     /// Columns of the table to carry over.
     pub keep: Vec<String>,
     /// What to do with missing values; what the model does when `None`.
@@ -39,8 +42,13 @@ impl PredictOptions {
     }
 
     /// The probability of an interval, in percent.
-    pub fn interval(self, percent: f64) -> Self {
-        Self { interval: Some(percent), ..self }
+    pub fn interval(self, percent: impl Into<Option<f64>>) -> Self {
+        Self { interval: percent.into(), ..self }
+    }
+
+    /// Coordinates along so many principal components of the features, in the place of predictions.
+    pub fn components(self, count: impl Into<Option<usize>>) -> Self {
+        Self { components: count.into(), ..self }
     }
 
     /// Columns of the table to carry over.
@@ -49,8 +57,8 @@ impl PredictOptions {
     }
 
     /// What to do with missing values.
-    pub fn missing(self, missing: Missing) -> Self {
-        Self { missing: Some(missing), ..self }
+    pub fn missing(self, missing: impl Into<Option<Missing>>) -> Self {
+        Self { missing: missing.into(), ..self }
     }
 }
 
@@ -62,6 +70,7 @@ pub struct Predictor {
     labels: Option<ArrayRef>,
     probabilities: bool,
     interval: Option<f64>,
+    components: Option<KernelPca>,
 }
 
 impl Predictor {
@@ -90,7 +99,19 @@ impl Predictor {
                 return Err(Error::request(Setting::Interval, reason));
             }
         }
-        Ok(Self { model, labels, probabilities, interval: options.interval })
+        let components = match (options.components, model.gram()) {
+            (None, _) => None,
+            (Some(_), None) => {
+                let reason =
+                    "a nw model keeps no products of features; give a model of another head";
+                return Err(Error::request(Setting::Components, reason));
+            }
+            (Some(count), Some(sums)) => Some(KernelPca::new(sums, count).map_err(|_| {
+                let reason = format!("{count}; give 1 to {}", sums.width() - 1);
+                Error::request(Setting::Components, reason)
+            })?),
+        };
+        Ok(Self { model, labels, probabilities, interval: options.interval, components })
     }
 
     /// The model.
@@ -100,8 +121,10 @@ impl Predictor {
 
     /// What was asked for, without the columns to carry over.
     pub(crate) fn options(&self) -> PredictOptions {
-        let (probabilities, interval) = (self.probabilities, self.interval);
-        PredictOptions { probabilities, interval, ..PredictOptions::default() }
+        PredictOptions::default()
+            .probabilities(self.probabilities)
+            .interval(self.interval)
+            .components(self.components.as_ref().map(|c| c.variances().len()))
     }
 
     /// The column of the predictions.
@@ -117,6 +140,10 @@ impl Predictor {
     /// All columns that are made.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let number = |name: &str| Field::new(name, DataType::Float64, true);
+        if let Some(components) = &self.components {
+            let count = components.variances().len();
+            return (1..=count).map(|c| number(&format!("component_{c}"))).collect();
+        }
         let mut fields = vec![self.field()];
         match self.model.info.head {
             HeadKind::Nw => fields.push(number("relative_error")),
@@ -141,6 +168,11 @@ impl Predictor {
 
     fn outputs(&self, columns: &[ArrayRef]) -> Result<Outputs> {
         let encoded = self.model.info.encoder.encode::<f32>(columns, None)?;
+        if let (Some(components), Some(design)) = (&self.components, self.model.design()) {
+            let values = components.transform(design, encoded.rows.view())?;
+            let kept = encoded.kept;
+            return Ok(Outputs { values, relative_error: None, deviation: None, kept });
+        }
         if encoded.rows.rows() == 0 {
             let values = Matrix::zeros(0, self.model.info.classes.len().max(1));
             let kept = encoded.kept;
@@ -164,6 +196,10 @@ impl Predictor {
     pub(crate) fn columns(&self, columns: &[ArrayRef], count: usize) -> Result<Vec<ArrayRef>> {
         let outputs = self.outputs(columns)?;
         let places = places(&outputs, count);
+        if self.components.is_some() {
+            let all = 0..outputs.values.columns();
+            return Ok(all.map(|c| column(&outputs.values, c, &places)).collect());
+        }
         let mut out = vec![self.prediction(&outputs, &places)?];
         let of = |values: &Option<Vec<f64>>| -> ArrayRef {
             let value = |p: &Option<usize>| Some(values.as_ref()?[(*p)?]);

@@ -218,18 +218,24 @@ fn choice_text(choice: &Choice) -> String {
 impl Judgement {
     /// One line for each figure.
     fn to_text(&self) -> String {
+        let score = |name: &str, value: Option<f64>| {
+            value.map_or(String::new(), |value| format!("  {name} {value:.4}\n"))
+        };
+        score("accuracy", self.accuracy) + &score("R²", self.r2) + &self.details()
+    }
+
+    /// The same without the score that an evaluation begins with.
+    fn details(&self) -> String {
         let mut out = String::new();
         let mut line = |name: &str, value: Option<f64>| {
             if let Some(value) = value {
                 let _ = writeln!(out, "  {name} {value:.4}");
             }
         };
-        line("accuracy", self.accuracy);
         line("log-loss", self.log_loss);
         line("Brier score", self.brier);
         line("AUC", self.auc);
         line("calibration error", self.calibration_error);
-        line("R²", self.r2);
         if let Some(rmse) = self.rmse {
             let _ = writeln!(out, "  root mean squared error {}", figures(rmse));
         }
@@ -353,7 +359,7 @@ impl Evaluation {
         let mut out = String::new();
         let _ = writeln!(out, "{} {:.4} on {} rows", self.score_name, self.score, self.rows);
         if let Some(judgement) = &self.judgement {
-            out.push_str(&judgement.to_text());
+            out.push_str(&judgement.details());
         }
         if self.left_out > 0 {
             let _ = writeln!(out, "{} rows with missing values left out", self.left_out);

@@ -48,6 +48,9 @@ impl Part {
     }
 }
 
+/// What travels of the options: probabilities, the interval, the components.
+type Wanted = (bool, Option<f64>, Option<usize>);
+
 /// The scalar function `{prefix}_predict` of a model.
 pub fn predict_function(prefix: &str, model: &Model) -> Result<ScalarUDF> {
     part_function(prefix, Part::Prediction, model)
@@ -73,9 +76,12 @@ pub fn scalar_to_bytes(function: &ScalarUDF) -> Option<Vec<u8>> {
 /// The function that [`scalar_to_bytes`] was given, under this name.
 pub fn scalar_from_bytes(name: &str, bytes: &[u8]) -> Result<ScalarUDF> {
     if wire::kind_of(bytes) == Ok(Kind::PredictColumns) {
-        let (probabilities, interval, model): (bool, Option<f64>, Vec<u8>) =
-            wire::read(Kind::PredictColumns, bytes)?;
-        let options = PredictOptions { probabilities, interval, ..PredictOptions::default() };
+        let (wanted, model): (Wanted, Vec<u8>) = wire::read(Kind::PredictColumns, bytes)?;
+        let (probabilities, interval, components) = wanted;
+        let options = PredictOptions::default()
+            .probabilities(probabilities)
+            .interval(interval)
+            .components(components);
         return predict_columns_function(&Model::from_bytes(&model)?, &options);
     }
     let (part, model): (Part, Vec<u8>) = wire::read(Kind::Predict, bytes)?;
@@ -187,7 +193,8 @@ impl PredictColumns {
 
     pub(crate) fn new(predictor: Predictor) -> Result<Self> {
         let options = predictor.options();
-        let contents = (options.probabilities, options.interval, predictor.model().to_bytes()?);
+        let wanted: Wanted = (options.probabilities, options.interval, options.components);
+        let contents = (wanted, predictor.model().to_bytes()?);
         let bytes = wire::write(Kind::PredictColumns, &contents)?;
         let (fields, signature) =
             (predictor.fields().into(), Signature::variadic_any(Volatility::Immutable));

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Grows with every change of what functions or their states have in their bytes.
-pub const WIRE_VERSION: u8 = 3;
+pub const WIRE_VERSION: u8 = 4;
 
 /// What bytes are. The numbers are written: never give one to another kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

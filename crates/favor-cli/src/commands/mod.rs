@@ -51,6 +51,8 @@ pub(crate) enum Command {
     #[cfg(feature = "tables")]
     Predict(tables::predict::Arguments),
     #[cfg(feature = "tables")]
+    Project(tables::project::Arguments),
+    #[cfg(feature = "tables")]
     Subtract(tables::subtract::Arguments),
     #[cfg(feature = "tables")]
     Update(tables::update::Arguments),
@@ -89,6 +91,8 @@ impl Command {
             Self::Merge(arguments) => arguments.run(),
             #[cfg(feature = "tables")]
             Self::Predict(arguments) => arguments.run(),
+            #[cfg(feature = "tables")]
+            Self::Project(arguments) => arguments.run(),
             #[cfg(feature = "tables")]
             Self::Subtract(arguments) => arguments.run(),
             #[cfg(feature = "tables")]

@@ -47,6 +47,21 @@ fn assert_same_model(folder: &Path, one: &str, other: &str) {
     assert!(a.moments().mean().iter().zip(b.moments().mean()).all(|(p, q)| near(*p, *q)));
     let (p, q) = (a.moments().covariance(), b.moments().covariance());
     assert!(p.as_slice().iter().zip(q.as_slice()).all(|(p, q)| near(*p, *q)));
+    // Features are the same bits, rows of a batch are summed alike, and sums of batches in 64 bits.
+    assert_eq!(a.design(), b.design());
+    let (p, q) = (products(&a), products(&b));
+    assert_eq!(p.len(), q.len());
+    let scale = x.total_weight;
+    let apart = p.iter().zip(&q).map(|(p, q)| (p - q).abs() / scale).fold(0.0, f64::max);
+    assert!(apart <= 1e-10, "{one}: products are {apart} apart");
+}
+
+/// All products that a model has summed.
+fn products(model: &Model) -> Vec<f64> {
+    let Some(gram) = model.gram() else { return vec![] };
+    let gram = serde_json::to_value(gram).unwrap();
+    let folds = gram["folds"].as_array().unwrap().iter();
+    folds.flat_map(|f| f["products"].as_array().unwrap()).map(|v| v.as_f64().unwrap()).collect()
 }
 
 #[test]
@@ -103,6 +118,23 @@ fn a_cluster_fits_and_predicts_as_one_machine_does() {
     let (_, found) = rows(&folder.join("order.csv"));
     let ids: Vec<usize> = found.iter().map(|r| r[0].parse().unwrap()).collect();
     assert_eq!(ids, (0..3600).collect::<Vec<_>>());
+
+    // In the order of the rows where it is asked for, with nothing to tell them apart.
+    let ordered = ["predict", "numbers-1.favor", "train", "--out"];
+    favor(folder, &[&ordered[..], &["here.csv"]].concat());
+    let there = ["there.csv", "--ordered", "--cluster", &url, "--partitions", "4"];
+    favor(folder, &[&ordered[..], &there].concat());
+    let [here, there] =
+        ["here.csv", "there.csv"].map(|f| std::fs::read_to_string(folder.join(f)).unwrap());
+    assert_eq!(here.lines().count(), 3601);
+    for (h, t) in here.lines().zip(there.lines()).skip(1) {
+        let [h, t] = [h, t].map(|v| v.parse::<f64>().unwrap());
+        assert!((h - t).abs() <= ROUNDING * h.abs().max(1.0), "{h} against {t}");
+    }
+    let project = ["project", "numbers-1.favor", "train", "--keep", "id", "--out"];
+    favor(folder, &[&project[..], &["p1.csv"]].concat());
+    favor(folder, &[&project[..], &["pn.csv", "--cluster", &url]].concat());
+    assert_same(&folder.join("p1.csv"), &folder.join("pn.csv"), 3600);
 
     // Rows can be added, and queries be tables.
     let update = ["update", "classes-1.favor", "test.csv", "--out", "updated.favor"];

@@ -219,6 +219,16 @@ pub(crate) struct Encoded<T> {
     pub(crate) kept: Option<Vec<usize>>,
 }
 
+/// A scaling to 30 bits of its scale: what the order of rows and workers did to the last bits of the
+/// moments is not seen, so that vectors and landmarks are the same to the last bit.
+pub(crate) fn settled(scaling: Scaling) -> Scaling {
+    let unit = (scaling.scale.log2().floor() - 30.0).exp2();
+    let round = |value: f64| (value / unit).round() * unit;
+    let settled = Scaling { centre: round(scaling.centre), scale: round(scaling.scale) };
+    let valid = settled.centre.is_finite() && settled.scale.is_normal();
+    if valid { settled } else { scaling }
+}
+
 impl Encoder {
     /// An encoder of columns of which nothing is known yet.
     pub(crate) fn new(columns: Vec<Column>, missing: Missing) -> Self {
@@ -276,7 +286,7 @@ impl Encoder {
         for column in &self.columns {
             for n in 0..column.width() {
                 if column.is_scaled(n) && (numbers || column.kind != ColumnKind::Number) {
-                    out.scalings[l] = standard[l];
+                    out.scalings[l] = settled(standard[l]);
                 }
                 l += 1;
             }

@@ -1,7 +1,7 @@
 //! What a request and a table must have for a fit: settled before it, or refused.
 
 use super::FitRequest;
-use crate::encode::{Column, ColumnKind, Encoder, Missing, is_text};
+use crate::encode::{Column, ColumnKind, Encoder, Missing, is_text, settled};
 use crate::head::HeadKind;
 use crate::report::figures;
 use crate::source::Table;
@@ -146,7 +146,7 @@ pub(super) fn target_scaling(moments: &Moments, target: &str) -> Result<Scaling>
         let reason = format!("is the target and is constant ({})", figures(centre));
         return Err(Error::column(target, reason));
     }
-    Ok(Scaling { centre, scale: variance.sqrt() })
+    Ok(settled(Scaling { centre, scale: variance.sqrt() }))
 }
 
 /// Of a constant column rounding may leave a little.

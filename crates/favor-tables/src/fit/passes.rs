@@ -212,7 +212,7 @@ impl<'a> Passes<'a> {
             GramTarget::Number(_) => vec![],
         };
         let name = self.target.as_ref().map_or(String::new(), |(t, _)| t.name.clone());
-        let job = Job::Gram(GramJob { design: design.clone(), name, target });
+        let job = Job::Gram(GramJob::new(design, name, target, rows));
         let call = self.call(&info.encoder, job, true)?;
         let found = GramState::from_bytes(&self.aggregate(vec![call]).await?[0])?;
         let sums = found.sums.ok_or_else(|| no_rows(info.encoder.missing))?;

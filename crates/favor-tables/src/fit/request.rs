@@ -100,8 +100,8 @@ impl FitRequest {
     }
 
     /// What is predicted.
-    pub fn task(self, task: Task) -> Self {
-        Self { task: Some(task), ..self }
+    pub fn task(self, task: impl Into<Option<Task>>) -> Self {
+        Self { task: task.into(), ..self }
     }
 
     /// The column to predict.
@@ -125,8 +125,8 @@ impl FitRequest {
     }
 
     /// What turns features into predictions.
-    pub fn head(self, head: HeadKind) -> Self {
-        Self { head: Some(head), ..self }
+    pub fn head(self, head: impl Into<Option<HeadKind>>) -> Self {
+        Self { head: head.into(), ..self }
     }
 
     /// The family of the features.
@@ -135,13 +135,13 @@ impl FitRequest {
     }
 
     /// Where the features come from.
-    pub fn basis(self, basis: Basis) -> Self {
-        Self { basis: Some(basis), ..self }
+    pub fn basis(self, basis: impl Into<Option<Basis>>) -> Self {
+        Self { basis: basis.into(), ..self }
     }
 
     /// Which kernel they stand for.
-    pub fn kernel(self, kernel: KernelShape) -> Self {
-        Self { kernel: Some(kernel), ..self }
+    pub fn kernel(self, kernel: impl Into<Option<KernelShape>>) -> Self {
+        Self { kernel: kernel.into(), ..self }
     }
 
     /// Whether the vectors themselves stand beside the features, as a linear part.
@@ -175,8 +175,8 @@ impl FitRequest {
     }
 
     /// What to do with missing values.
-    pub fn missing(self, missing: Missing) -> Self {
-        Self { missing: Some(missing), ..self }
+    pub fn missing(self, missing: impl Into<Option<Missing>>) -> Self {
+        Self { missing: missing.into(), ..self }
     }
 
     /// The most categories of a text column; one with more becomes means of the target.

@@ -3,8 +3,8 @@
 use super::{Arguments, Batch, State, missing_target};
 use crate::Result;
 use crate::wire::Kind;
-use favor::Rows;
 use favor::learn::{DEFAULT_FOLDS, Design, GramSums, Known, Outcome, Scaling};
+use favor::{Float, Rows};
 use serde::{Deserialize, Serialize};
 
 /// The features, and what is predicted from them.
@@ -14,6 +14,19 @@ pub(crate) struct GramJob {
     /// The name of the target.
     pub(crate) name: String,
     pub(crate) target: GramTarget,
+    /// Whether bounded features are multiplied in 64 bits too.
+    pub(crate) double: bool,
+}
+
+/// Products of so many columns and rows take seconds in 64 bits: where there are fewer, nothing is gained
+/// by 32, whose rounding a small penalty would feel.
+const FEW: f64 = (1_u64 << 36) as f64;
+
+impl GramJob {
+    pub(crate) fn new(design: &Design, name: String, target: GramTarget, rows: u64) -> Self {
+        let double = rows as f64 * (design.width() as f64).powi(2) <= FEW;
+        Self { design: design.clone(), name, target, double }
+    }
 }
 
 /// What a target is.
@@ -54,8 +67,39 @@ impl State for GramState {
     }
 
     fn update(&mut self, arguments: &Arguments, job: &GramJob, batch: &Batch<'_>) -> Result<()> {
+        if job.double {
+            self.add::<f64>(arguments, job, batch)
+        } else {
+            self.add::<f32>(arguments, job, batch)
+        }
+    }
+
+    fn merge(&mut self, _: &Arguments, _: &GramJob, other: Self) -> Result<()> {
+        match (&mut self.sums, other.sums) {
+            (Some(own), Some(new)) => own.merge(&new)?,
+            (own @ None, new) => *own = new,
+            (Some(_), None) => {}
+        }
+        let classes = self.classes.iter_mut().zip(other.classes);
+        classes.for_each(|(own, new)| *own = (own.0 + new.0, own.1 + new.1));
+        Ok(())
+    }
+
+    fn size(&self) -> usize {
+        self.sums.as_ref().map_or(0, GramSums::size_in_bytes)
+    }
+}
+
+impl GramState {
+    /// Adds the rows of a batch, in a number format.
+    fn add<T: Float>(
+        &mut self,
+        arguments: &Arguments,
+        job: &GramJob,
+        batch: &Batch<'_>,
+    ) -> Result<()> {
         let number = matches!(job.target, GramTarget::Number(_)).then_some(job.name.as_str());
-        let encoded = arguments.encode::<f32>(batch, number)?;
+        let encoded = arguments.encode::<T>(batch, number)?;
         let kept = encoded.kept.as_deref();
         let weights = arguments.weights(batch, kept)?;
         let mut folds = arguments.folds(batch)?;
@@ -87,20 +131,5 @@ impl State for GramState {
         };
         let rows = encoded.rows.view();
         Ok(sums.add(&job.design, rows, known, weights.as_deref(), Some(&folds))?)
-    }
-
-    fn merge(&mut self, _: &Arguments, _: &GramJob, other: Self) -> Result<()> {
-        match (&mut self.sums, other.sums) {
-            (Some(own), Some(new)) => own.merge(&new)?,
-            (own @ None, new) => *own = new,
-            (Some(_), None) => {}
-        }
-        let classes = self.classes.iter_mut().zip(other.classes);
-        classes.for_each(|(own, new)| *own = (own.0 + new.0, own.1 + new.1));
-        Ok(())
-    }
-
-    fn size(&self) -> usize {
-        self.sums.as_ref().map_or(0, GramSums::size_in_bytes)
     }
 }

@@ -313,5 +313,5 @@ fn check_limit(job: &SurveyJob, name: &str, texts: &BTreeMap<String, Tally>) -> 
     let some: Vec<String> = texts.keys().take(3).map(|c| format!("'{c}'")).collect();
     let reason =
         format!("is text with more than {} different values ({}, …)", job.values, some.join(", "));
-    Err(Error::mendable(name, reason, Remedy::IgnoreOrMoreCategories))
+    Err(Error::mendable(name, reason, Remedy::Ignore))
 }

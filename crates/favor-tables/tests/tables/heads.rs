@@ -5,18 +5,17 @@ use favor::{Family, Matrix};
 use favor_tables::datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch, UInt64Array};
 use favor_tables::datafusion::arrow::compute::{filter_record_batch, take_record_batch};
 use favor_tables::{
-    Basis, Error, FitRequest, HeadKind, Model, PredictOptions, Prior, Setting, Source, Table, Task,
-    evaluate, fit, fit_like, register, session, subtract, update,
+    Bandwidth, Basis, Error, FitRequest, HeadKind, Model, PredictOptions, Prior, Setting, Source,
+    Table, Task, evaluate, fit, fit_like, register, session, subtract, update,
 };
 
-/// `f32` products are known to 2⁻²⁴ of sums of about 10³; a penalty of 3·10⁻³, as the folds choose it for
-/// these targets without noise, makes 2 % of that in directions that explain less than 2 % of the
-/// target.
+/// Features of `f32` rows, which predictions have, are known to 2⁻²⁴ of their slope.
 const SINGLE: f64 = 5e-4;
 
-/// Sums that are equal but for rounding may lead the folds to neighbouring penalties, which predictions at
-/// the ends of the data feel: a twentieth of a deviation of the target.
-const APART: f64 = 0.05;
+/// Products of tables this small are summed in `f64`. In another order they differ by 10⁻¹³ or so of the rows'
+/// number, which the least penalty, 10⁻⁸ of the features' square, makes 10⁻² of in directions that explain
+/// nearly nothing; what is left is rounding of the rows that predictions are for.
+const DOUBLE: f64 = 1e-6;
 
 fn predictions(model: &Model, batch: RecordBatch) -> Vec<f64> {
     column(&predicted(model, batch, &PredictOptions::default()).unwrap(), "prediction")
@@ -104,7 +103,7 @@ fn ridge_is_the_plain_solution_on_its_features() {
         };
         let y = column(&train, "y");
         let wanted = by_hand(&model, &scaled(&train), &y, &weights, &scaled(&test));
-        close(&predictions(&model, test.clone()), &wanted, 10.0 * SINGLE, &format!("{basis:?}"));
+        close(&predictions(&model, test.clone()), &wanted, DOUBLE, &format!("{basis:?}"));
     }
 }
 
@@ -168,10 +167,8 @@ fn batches_workers_and_order_make_no_difference() {
     let order = UInt64Array::from_iter_values((0..3000).map(|i| (i * 1201) % 3000));
     let turned = take_record_batch(&batch, &order).unwrap();
     for request in [ridge(), ridge_number()] {
-        let mut request = request.sample(300);
         // The choice is a function of the sample, and the sample one of the rows.
-        (request.basis, request.kernel) = (None, None);
-        request.bandwidth = Default::default();
+        let request = request.sample(300).basis(None).kernel(None).bandwidth(Bandwidth::default());
         let whole = block(fit(&cut(&batch, 3000, 1), &request, &progress())).unwrap();
         for (table, what) in [
             (cut(&batch, 7, 3), "small batches"),
@@ -181,13 +178,14 @@ fn batches_workers_and_order_make_no_difference() {
             let other = block(fit(&table, &request, &progress())).unwrap();
             let (a, b) = (whole.info(), other.info());
             assert_eq!((a.rows, &a.classes, a.bandwidth), (b.rows, &b.classes, b.bandwidth));
+            assert_eq!(whole.design(), other.design(), "{what}");
             let score = |m: &Model| m.info().report.as_ref().unwrap().score.unwrap();
-            assert!((score(&whole) - score(&other)).abs() < SINGLE, "{what}");
+            assert!((score(&whole) - score(&other)).abs() < DOUBLE, "{what}");
             assert_eq!(whole.gram().unwrap().fold_rows(), other.gram().unwrap().fold_rows());
             if a.task == Task::Regress {
                 let test = points(90_000, 50);
                 let found = predictions(&other, test.clone());
-                close(&found, &predictions(&whole, test), 10.0 * SINGLE, what);
+                close(&found, &predictions(&whole, test), DOUBLE, what);
             }
         }
     }
@@ -233,9 +231,9 @@ fn rows_come_and_go() {
             Task::Classify => probabilities(m, points(90_000, 60)).into_vec(),
             _ => predictions(m, points(90_000, 60)),
         };
-        close(&values(&merged), &values(&both), 10.0 * SINGLE, "merged");
-        close(&values(&updated), &values(&both), 10.0 * SINGLE, "updated");
-        close(&values(&back), &values(&first), 10.0 * SINGLE, "subtracted");
+        close(&values(&merged), &values(&both), DOUBLE, "merged");
+        close(&values(&updated), &values(&both), DOUBLE, "updated");
+        close(&values(&back), &values(&first), DOUBLE, "subtracted");
         assert_eq!(back.info().rows, 1000);
         assert_eq!(back.info().classes, first.info().classes);
         assert_eq!(back.gram().unwrap().fold_rows(), first.gram().unwrap().fold_rows());
@@ -263,6 +261,36 @@ fn rows_come_and_go() {
     }
 }
 
+/// Over the rows of a model components have mean 0 and no covariance, and vary less and less: as `f32`
+/// features know it.
+#[test]
+fn components_are_uncorrelated() {
+    let batch = points(0, 1500);
+    let model = fitted(batch.clone(), &ridge()).unwrap();
+    let options = PredictOptions::default().components(4).keep(["label"]);
+    let found = predicted(&model, batch.clone(), &options).unwrap();
+    assert_eq!(found.num_columns(), 5);
+    let values: Vec<Vec<f64>> = (1..5).map(|c| column(&found, &format!("component_{c}"))).collect();
+    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / 1500.0;
+    let (ones, scale) = (vec![1.0; 1500], product(&values[0], &values[0]));
+    let mut last = f64::INFINITY;
+    for (c, own) in values.iter().enumerate() {
+        assert!(product(own, &ones).abs() < SINGLE * scale.sqrt());
+        let variance = product(own, own);
+        assert!(variance > 0.0 && variance < last * (1.0 + SINGLE));
+        last = variance;
+        for other in &values[..c] {
+            assert!(product(own, other).abs() < SINGLE * scale);
+        }
+    }
+    let too_many = PredictOptions::default().components(10_000);
+    let error = predicted(&model, batch.clone(), &too_many).unwrap_err();
+    assert!(matches!(error, Error::Request { setting: Setting::Components, .. }), "{error}");
+    let means = fitted(batch.clone(), &classify()).unwrap();
+    let error = predicted(&means, batch, &options).unwrap_err();
+    assert!(error.to_string().contains("another head"), "{error}");
+}
+
 #[test]
 fn new_labels_become_classes_of_ridge_too() {
     let batch = points(0, 900);
@@ -278,7 +306,7 @@ fn new_labels_become_classes_of_ridge_too() {
     assert_eq!(more.info().labels(), ["0", "10", "20"]);
     let test = points(90_000, 60);
     let (a, b) = (probabilities(&more, test.clone()), probabilities(&both, test));
-    close(a.as_slice(), b.as_slice(), 10.0 * SINGLE, "labels");
+    close(a.as_slice(), b.as_slice(), DOUBLE, "labels");
 }
 
 /// Rows of a weight count as often as they would without it; those of weight zero not at all.
@@ -290,8 +318,9 @@ fn weights_are_repetitions_for_ridge_too() {
     let repeated = take_record_batch(&train, &UInt64Array::from_iter_values(many)).unwrap();
     let a = fitted(train.clone(), &ridge_number().weight("w").ignore(["label"])).unwrap();
     let b = fitted(repeated, &ridge_number()).unwrap();
+    assert_eq!(a.design(), b.design());
     let test = points(5000, 50);
-    close(&predictions(&a, test.clone()), &predictions(&b, test.clone()), APART, "weights");
+    close(&predictions(&a, test.clone()), &predictions(&b, test.clone()), DOUBLE, "weights");
 
     let mut columns = train.columns().to_vec();
     columns[5] = numbers((0..600).map(|i| f64::from(u8::from(i < 400))));
@@ -299,7 +328,7 @@ fn weights_are_repetitions_for_ridge_too() {
     let a = fitted(zeros, &ridge_number().weight("w").ignore(["label"])).unwrap();
     let b = fitted(train.slice(0, 400), &ridge_number()).unwrap();
     assert_eq!((a.info().rows, a.info().total_weight), (400, 400.0));
-    close(&predictions(&a, test.clone()), &predictions(&b, test), APART, "zeros");
+    close(&predictions(&a, test.clone()), &predictions(&b, test), DOUBLE, "zeros");
 }
 
 #[test]
@@ -398,12 +427,7 @@ fn groups_of_a_query_are_models() {
         let wanted = block(fit_like(&table(part.clone()), &model, &progress())).unwrap();
         assert_eq!(group.info().rows, part.num_rows() as u64);
         let test = points(90_000, 40);
-        close(
-            &predictions(&group, test.clone()),
-            &predictions(&wanted, test),
-            10.0 * SINGLE,
-            "group",
-        );
+        close(&predictions(&group, test.clone()), &predictions(&wanted, test), DOUBLE, "group");
     }
 }
 

@@ -62,6 +62,20 @@ pub struct HeadOptions {
     pub sample: usize,
     /// Decides draws and samples.
     pub seed: u64,
+    /// The decrease of the mean loss that is not worth another pass of a logistic head.
+    #[serde(default = "tolerance")]
+    pub tolerance: f64,
+    /// The most passes of a logistic head.
+    #[serde(default = "passes")]
+    pub passes: usize,
+}
+
+fn tolerance() -> f64 {
+    LogisticOptions::default().tolerance
+}
+
+fn passes() -> usize {
+    LogisticOptions::default().passes
 }
 
 impl Default for HeadOptions {
@@ -80,6 +94,8 @@ impl Default for HeadOptions {
             folds: DEFAULT_FOLDS,
             sample: 4096,
             seed: 0,
+            tolerance: tolerance(),
+            passes: passes(),
         }
     }
 }
@@ -159,6 +175,16 @@ impl HeadOptions {
     /// Another seed.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// The decrease of the mean loss that is not worth another pass of a logistic head.
+    pub fn tolerance(self, tolerance: f64) -> Self {
+        Self { tolerance, ..self }
+    }
+
+    /// The most passes of a logistic head.
+    pub fn passes(self, passes: usize) -> Self {
+        Self { passes, ..self }
     }
 
     /// The designs to compare; with a given bandwidth, with that one.
@@ -536,7 +562,10 @@ fn logistic<T: Float>(
         return Err(Error::invalid("targets", "a logistic regression needs classes"));
     };
     let report = sums.ridge(&RidgeOptions::default())?.report;
-    let mut logistic = LogisticOptions::default().start(report.penalty);
+    let mut logistic = LogisticOptions::default()
+        .start(report.penalty)
+        .tolerance(options.tolerance)
+        .passes(options.passes);
     logistic.penalty = options.penalty;
     let mut fit = LogisticFit::new(sums, &logistic)?;
     loop {

@@ -174,7 +174,13 @@ impl Arguments {
             (None, Some(folds)) => Bandwidth::Auto(Search::CrossValidation { folds }),
             (None, None) => Bandwidth::Auto(Search::Validation),
         };
+        let task = tasks.into_iter().find(|(asked, _)| *asked).map(|(_, task)| task);
         let mut request = FitRequest::default()
+            .task(task)
+            .head(self.head)
+            .basis(self.family.0)
+            .kernel(self.kernel.0)
+            .missing(self.missing)
             .ignore(self.ignore.iter().cloned())
             .linear(!self.no_linear)
             .learned_metric(self.metric.0)
@@ -186,12 +192,15 @@ impl Arguments {
             .numbers(self.numbers)
             .prior(self.prior.clone())
             .sample(self.sample);
-        request.task = tasks.into_iter().find(|(asked, _)| *asked).map(|(_, task)| task);
-        request.target.clone_from(&self.target);
-        request.weight.clone_from(&self.weight);
-        request.columns.clone_from(&self.columns);
-        (request.head, request.missing) = (self.head, self.missing);
-        (request.basis, request.kernel) = (self.family.0, self.kernel.0);
+        if let Some(target) = &self.target {
+            request = request.target(target);
+        }
+        if let Some(weight) = &self.weight {
+            request = request.weight(weight);
+        }
+        if let Some(columns) = &self.columns {
+            request = request.columns(columns);
+        }
         request
     }
 

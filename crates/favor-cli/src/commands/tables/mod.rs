@@ -7,6 +7,7 @@ pub(super) mod fit;
 pub(super) mod info;
 pub(super) mod merge;
 pub(super) mod predict;
+pub(super) mod project;
 pub(super) mod subtract;
 pub(super) mod update;
 

@@ -54,8 +54,11 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let model = Model::load(&self.model)?;
-        let mut options = PredictOptions::default().probabilities(self.proba).keep(self.keep);
-        (options.missing, options.interval) = (self.missing, self.interval);
+        let options = PredictOptions::default()
+            .probabilities(self.proba)
+            .interval(self.interval)
+            .keep(self.keep)
+            .missing(self.missing);
         let written = run(self.data.threads, async |progress| {
             let made =
                 self.backend.predict(&self.data, &model, &options, self.ordered, &progress).await?;
@@ -71,7 +74,7 @@ impl Arguments {
 }
 
 /// Writes predictions to a file and gives their number, or to standard output.
-async fn write(
+pub(super) async fn write(
     out: Option<&Path>,
     (schema, batches): Predictions,
 ) -> Result<Option<usize>, Failure> {

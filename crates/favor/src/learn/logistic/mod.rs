@@ -221,7 +221,7 @@ impl LogisticFit {
         // Half the slope is what a step with the right curvature would gain.
         let expected = -0.5 * inner(&self.at.gradient, &self.direction);
         let worth = self.options.tolerance * self.weight;
-        Ok(out_of_passes || (expected < worth && gained < worth))
+        Ok(out_of_passes || (expected < worth && gained < worth.max(rounding)))
     }
 
     /// Passes so far.
