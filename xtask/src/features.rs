@@ -3,7 +3,7 @@
 //! neither what is compiled only without a feature nor a dependency that another feature provides.
 
 use crate::step::{Outcome, Steps, cargo, execute};
-use crate::workspace::{self, LEFT_OUT};
+use crate::workspace::{self, NOT_RUN};
 use std::collections::BTreeSet;
 
 /// A crate and the features it has, separated by commas.
@@ -13,8 +13,8 @@ pub(crate) fn run() -> Outcome {
     let mut steps = Steps::default();
     let outcome = steps_of(&mut steps);
     eprint!("\n{}", steps.table());
-    for (name, feature, reason) in LEFT_OUT {
-        eprintln!("\nleft out: {name} with {feature}, because it {reason}");
+    for (name, feature, reason) in NOT_RUN {
+        eprintln!("\nchecked, but not run: tests of {name} with {feature}, because it {reason}");
     }
     outcome.inspect(|()| eprintln!("\neverything passed"))
 }
@@ -22,8 +22,10 @@ pub(crate) fn run() -> Outcome {
 fn steps_of(steps: &mut Steps) -> Outcome {
     for (name, features) in steps.run("plan", plan)? {
         let title = if features.is_empty() { name.clone() } else { format!("{name}, {features}") };
+        // Nothing else compiles the tests of a feature whose tests are not run.
+        let tests = if workspace::is_not_run(&name, &features) { " --tests" } else { "" };
         let arguments = arguments(&(name, features));
-        steps.run(&title, || execute(&mut cargo(&format!("check {arguments}"))))?;
+        steps.run(&title, || execute(&mut cargo(&format!("check {arguments}{tests}"))))?;
     }
     steps.run("tests of the default command", || {
         execute(&mut cargo("test --package favor-cli --test cli"))
@@ -42,7 +44,7 @@ fn plan() -> Result<Vec<Build>, String> {
     let names: BTreeSet<&str> = members.iter().map(|m| m.name.as_str()).collect();
     let mut builds = vec![];
     for member in &members {
-        for feature in [""].into_iter().chain(member.built()) {
+        for feature in [""].into_iter().chain(member.features.iter().map(String::as_str)) {
             let build = (member.name.clone(), feature.to_owned());
             let tree = workspace::tree(&arguments(&build))?;
             let ours = tree.into_iter().filter(|(p, _)| names.contains(p.name.as_str()));
