@@ -1,4 +1,4 @@
-"""A long document through a MiniLM: exact attention, converted models, and PyTorch.
+"""A long document through a MiniLM: exact attention, features drawn for it, converted models, and PyTorch.
 
     favor convert --model minilm --texts wiki.txt.gz --near 16 --routed 4x8 --length 512 --out routed
     favor convert --model minilm --texts wiki.txt.gz --near 64 --exact-alone --skip learn,maps,values,weights \\
@@ -67,6 +67,9 @@ def measure(options: argparse.Namespace, found: dict[str, dict]) -> None:
         text = Path(folder) / "document.txt"
         text.write_text(document(Path(os.environ.get("FAVOR_DATA", "data"))))
         models = {"exact": [*embed, "--model", options.model, "--attention", "exact"]}
+        for m in options.drawn:
+            drawn = ["--attention", "balanced", "--features", str(m)]
+            models[f"balanced, M = {m}"] = [*embed, "--model", options.model, *drawn]
         models |= {name: [*embed, "--model", place] for name, place in converted.items()}
         for length in options.lengths:
             for _ in range(options.rounds):
@@ -119,6 +122,7 @@ def main() -> None:
     parser.add_argument("--favor", required=True, help="the favor command, built with nn")
     parser.add_argument("--model", required=True, help="folder of the exact model")
     parser.add_argument("--converted", nargs="*", default=[], metavar="NAME=DIR")
+    parser.add_argument("--drawn", nargs="*", type=int, default=[], metavar="M")
     parser.add_argument("--python", help="an interpreter with torch and transformers")
     parser.add_argument("--lengths", nargs="*", type=int, default=LENGTHS)
     parser.add_argument("--rounds", type=int, default=1, help="the best of so many counts")

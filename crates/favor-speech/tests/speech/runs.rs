@@ -366,8 +366,11 @@ fn corpora_are_imported() {
         (Corpus::Fsdd, &[2700, 300]),
         (Corpus::AudioMnist, &[2400, 2400]),
         (Corpus::LjSpeech, &[48]),
+        (Corpus::Digits, &[401, 53]),
     ] {
-        let relative = format!("speech/{}", corpus.name());
+        // Digits are made of two corpora, which are at hand together.
+        let name = if corpus == Corpus::Digits { "audiomnist" } else { corpus.name() };
+        let relative = format!("speech/{name}");
         let Some(files) = favor_testing::data(&relative) else { continue };
         let written = import(corpus, files.parent().unwrap(), folder.path()).unwrap();
         let found: Vec<usize> = written.iter().map(|(_, count)| *count).collect();
