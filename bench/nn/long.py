@@ -1,7 +1,7 @@
 """A long document through a MiniLM: exact attention, features drawn for it, converted models, and PyTorch.
 
     favor convert --model minilm --texts wiki.txt.gz --near 16 --routed 4x8 --length 512 --out routed
-    favor convert --model minilm --texts wiki.txt.gz --near 64 --exact-alone --skip learn,maps,values,weights \\
+    favor convert --model minilm --texts wiki.txt.gz --near 64 --features 8 --exact-alone --skip learn,maps,values,weights \\
         --length 512 --out window
     python bench/nn/long.py --favor favor --model minilm --converted "learned=routed" "window ±64=window"
 
