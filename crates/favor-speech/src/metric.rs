@@ -83,6 +83,8 @@ pub struct Errors {
     pub edits: Edits,
     /// Utterances.
     pub utterances: usize,
+    /// The changes of words of each.
+    pub each: Vec<Edits>,
 }
 
 impl Errors {
@@ -112,13 +114,40 @@ impl Errors {
             normalised: rate(&words, by_places, seed),
             edits,
             utterances: words.len(),
+            each: words,
         }
+    }
+
+    /// The word error rate less that of another recogniser on the same utterances. Both are drawn together, so
+    /// that what is hard for both does not blur the difference.
+    ///
+    /// ```
+    /// use favor_speech::Errors;
+    /// let one = Errors::of([("a b", "a"), ("c", "c")], 0);
+    /// let other = Errors::of([("a b", "a b"), ("c", "c")], 0);
+    /// assert_eq!(one.less(&other, 0).unwrap().value, 1.0 / 3.0);
+    /// assert_eq!(one.less(&one, 0).unwrap().range, [0.0, 0.0]);
+    /// assert!(one.less(&Errors::of([("a", "a")], 0), 0).is_none());
+    /// ```
+    pub fn less(&self, other: &Self, seed: u64) -> Option<Rate> {
+        let same = |(a, b): (&Edits, &Edits)| a.truth == b.truth;
+        if self.each.len() != other.each.len() || !self.each.iter().zip(&other.each).all(same) {
+            return None;
+        }
+        let pairs = self.each.iter().zip(&other.each);
+        let parts = pairs.map(|(a, b)| [a.count() as i64 - b.count() as i64, a.truth as i64]);
+        Some(bootstrap(&parts.collect::<Vec<_>>(), seed))
     }
 }
 
 fn rate(edits: &[Edits], parts: impl Fn(&Edits) -> [usize; 2], seed: u64) -> Rate {
-    let parts: Vec<[usize; 2]> = edits.iter().map(parts).collect();
-    let of = |chosen: &mut dyn Iterator<Item = &[usize; 2]>| {
+    let parts: Vec<[i64; 2]> = edits.iter().map(|e| parts(e).map(|n| n as i64)).collect();
+    bootstrap(&parts, seed)
+}
+
+/// Sums of the first numbers by sums of the second, over all and over samples.
+fn bootstrap(parts: &[[i64; 2]], seed: u64) -> Rate {
+    let of = |chosen: &mut dyn Iterator<Item = &[i64; 2]>| {
         let [errors, all] = chosen.fold([0, 0], |sum, p| [sum[0] + p[0], sum[1] + p[1]]);
         // If nothing was said, each word is an error.
         errors as f64 / all.max(1) as f64

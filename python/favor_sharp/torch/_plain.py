@@ -220,13 +220,17 @@ RELU_EPSILON = 1e-3
 def linear_attention(
     kind: str, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool
 ) -> Tensor:
-    """Attention by features that estimate no softmax, ``elu(x) + 1`` or ``relu(x) + ε``."""
-    if kind not in ("elu", "relu"):
-        raise ValueError(f"favor_sharp: attention of the kind {kind!r}; 'elu' and 'relu' are known")
+    """Attention by features that estimate no softmax: ``elu(x) + 1``, ``relu(x) + ε``, or 1, which gives the
+    plain mean of the values."""
+    if kind not in ("elu", "relu", "mean"):
+        known = "'elu', 'relu' and 'mean' are known"
+        raise ValueError(f"favor_sharp: attention of the kind {kind!r}; {known}")
     if causal:
         raise ValueError(f"favor_sharp: {kind} attention is not causal")
 
     def features(x: Tensor) -> Tensor:
+        if kind == "mean":
+            return torch.ones_like(x)
         return torch.nn.functional.elu(x) + 1 if kind == "elu" else torch.relu(x) + RELU_EPSILON
 
     queries, keys = features(q), features(k)

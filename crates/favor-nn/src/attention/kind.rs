@@ -27,11 +27,13 @@ pub enum Attention {
     Auto,
     /// Features learned from the queries and keys of a trained model, which is converted to them.
     Learned,
+    /// The plain mean of all values, which looks at no query and no key: a control.
+    Mean,
 }
 
 impl Attention {
     /// Every kind that a layer has by itself: softmax, linear attention, the features of each positive family,
-    /// and the choice between them. Learned features come with a converted model.
+    /// and the choice between them. Learned features come with a converted model, and the mean is a control.
     ///
     /// ```
     /// use favor_nn::{Attention, Family};
@@ -53,6 +55,7 @@ impl Attention {
             Self::Features(family) => family.name(),
             Self::Auto => "auto",
             Self::Learned => "learned",
+            Self::Mean => "mean",
         }
     }
 
@@ -65,6 +68,7 @@ impl Attention {
             Self::Features(family) => family.title(),
             Self::Auto => "Auto",
             Self::Learned => "Learned (ours)",
+            Self::Mean => "Plain mean",
         }
     }
 
@@ -87,7 +91,7 @@ impl std::fmt::Display for Attention {
 impl std::str::FromStr for Attention {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
-        let known = || Self::all().chain([Self::Learned]);
+        let known = || Self::all().chain([Self::Learned, Self::Mean]);
         known().find(|kind| kind.name() == name).ok_or_else(|| {
             let names: Vec<&str> = known().map(Self::name).collect();
             Error::invalid("attention", format!("'{name}' is none of {}", names.join(", ")))

@@ -43,6 +43,8 @@ pub enum AttendMethod {
     Elu,
     /// Linear attention with `relu(x) + ε`.
     Relu,
+    /// The plain mean of the values.
+    Mean,
     /// The features of these maps: one for all heads, one per head, or one per sequence and head.
     Features(Arc<[FeatureMap]>),
     /// By features, with some keys of each query attended exactly.
@@ -63,7 +65,7 @@ impl AttendMethod {
             Self::Exact => Some(favor::Method::Exact(kernel)),
             Self::Features(maps) => Some(favor::Method::Features(maps)),
             Self::Hybrid { maps, exact } => Some(favor::Method::Hybrid { maps, exact }),
-            Self::Elu | Self::Relu => None,
+            Self::Elu | Self::Relu | Self::Mean => None,
         }
     }
 }
@@ -130,6 +132,7 @@ pub fn attend(
         AttendMethod::Exact => Ok(tensors::exact(q, k, v, (&[kernel], None), mask, causal)),
         AttendMethod::Elu => Ok(linear::attend(linear::elu, q, k, v, mask, causal)),
         AttendMethod::Relu => Ok(linear::attend(linear::relu, q, k, v, mask, causal)),
+        AttendMethod::Mean => Ok(linear::attend(linear::constant, q, k, v, mask, causal)),
         AttendMethod::Features(maps) => tensors::features(q, k, v, maps, mask, causal),
         AttendMethod::Hybrid { maps, exact } => {
             tensors::hybrid(q, k, v, (maps, exact), mask, causal)

@@ -77,7 +77,7 @@ impl Bert {
                 };
                 entries.push(entry);
                 maps.extend(own);
-            } else if matches!(kind, Attention::Elu | Attention::Relu) {
+            } else if matches!(kind, Attention::Elu | Attention::Relu | Attention::Mean) {
                 let kind = Some(kind);
                 let (maps, exact) = (0, vec![]);
                 let short_is_exact = false;

@@ -76,6 +76,7 @@ impl Maps {
             Attention::Exact => Some(AttendMethod::Exact),
             Attention::Elu => Some(AttendMethod::Elu),
             Attention::Relu => Some(AttendMethod::Relu),
+            Attention::Mean => Some(AttendMethod::Mean),
             Attention::Features(_) | Attention::Auto | Attention::Learned => None,
         };
         if let Some(method) = simple {

@@ -165,13 +165,9 @@ impl FavorAttention {
         Ok(rowwise(&self.output, out))
     }
 
-    /// Queries, keys and values of all heads, each `[batch, heads, length, dim]`.
-    pub(crate) fn heads(
-        &self,
-        query: Tensor<3>,
-        key: Tensor<3>,
-        value: Tensor<3>,
-    ) -> [Tensor<4>; 3] {
+    /// Queries, keys and values of all heads, each `[batch, heads, length, dim]`; queries and keys turned by
+    /// their positions.
+    pub fn heads(&self, query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> [Tensor<4>; 3] {
         let heads = |x: Tensor<3>| {
             let [batch, length, width] = x.dims();
             let heads = self.maps.heads();

@@ -91,13 +91,8 @@ impl<'a, M: Model> Session<'a, M> {
     }
 
     /// Writes the checkpoint.
-    pub(super) fn save(&self) -> Result<()> {
+    fn save(&self) -> Result<()> {
         self.trainer.save_checkpoint(&self.checkpoint, &self.description)
-    }
-
-    /// The model as it is now. The checkpoint stays.
-    pub(super) fn into_model(self) -> M {
-        self.trainer.into_model()
     }
 
     /// The model, when all is done. Removes the checkpoint, which nobody needs any more.

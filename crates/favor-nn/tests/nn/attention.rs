@@ -16,10 +16,12 @@ const SHAPE: [usize; 4] = [2, 3, 21, 4];
 fn methods() -> Vec<AttendMethod> {
     let fit = |family| -> Arc<[_]> { maps(family, SHAPE[1], SHAPE[3], 10).into() };
     Attention::all()
+        .chain([Attention::Mean])
         .map(|kind| match kind {
             Attention::Exact => AttendMethod::Exact,
             Attention::Elu => AttendMethod::Elu,
             Attention::Relu => AttendMethod::Relu,
+            Attention::Mean => AttendMethod::Mean,
             Attention::Features(family) => AttendMethod::Features(fit(family)),
             Attention::Auto | Attention::Learned => {
                 let exact = (0..SHAPE[0] * SHAPE[1])
@@ -209,6 +211,26 @@ fn baselines_are_those_of_the_library() {
     }
 }
 
+/// Each query gets the mean of the values that are no padding.
+#[test]
+fn the_plain_mean_is_one() {
+    let [q, k, v] = inputs();
+    let mask = KeyMask::of_lengths(&[21, 13], 21);
+    let out = attend(q, k, v.clone(), &AttendMethod::Mean, &options(Some(&mask), false));
+    let (out, v) = (values(out.unwrap()), values(v));
+    let (head, dim) = (SHAPE[2] * SHAPE[3], SHAPE[3]);
+    for h in 0..SHAPE[0] * SHAPE[1] {
+        let visible = [21, 13][h / SHAPE[1]];
+        for c in 0..dim {
+            let sum: f64 = (0..visible).map(|i| v[h * head + i * dim + c]).sum();
+            for i in 0..SHAPE[2] {
+                let found = out[h * head + i * dim + c];
+                assert!((found - sum / visible as f64).abs() < 1e-12, "{found}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_query_without_keys_gives_zeros() {
     let mask = KeyMask::of_lengths(&[21, 0], 21);
@@ -300,7 +322,8 @@ fn failed_backward_passes_leave_their_cause() {
             let gradient = values(tensor.grad(&gradients).unwrap());
             assert!(gradient.iter().any(|g| g.is_nan()), "{method:.30?}");
         }
-        let by_engine = !matches!(method, AttendMethod::Elu | AttendMethod::Relu);
+        let by_engine =
+            !matches!(method, AttendMethod::Elu | AttendMethod::Relu | AttendMethod::Mean);
         let cause = failure.take().map(|error| error.to_string());
         assert_eq!(cause.is_some(), by_engine, "{method:.30?}");
         assert!(cause.is_none_or(|cause| cause.contains("NaN at row 0")), "{method:.30?}");

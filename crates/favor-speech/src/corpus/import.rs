@@ -1,6 +1,7 @@
 //! Public corpora as manifests.
 
 use super::manifest::{Manifest, Utterance};
+use super::strings;
 use crate::audio::read_sound;
 use crate::{Error, Result};
 use favor_io::arrays::npy_bytes;
@@ -25,19 +26,24 @@ pub enum Corpus {
     AudioMnist,
     /// Sentences of LJ Speech.
     LjSpeech,
+    /// Digits of both digit corpora one after another, in strings of 8 to 16 with a new speaker each; those to
+    /// be judged by are of speakers who are not learned from.
+    Digits,
 }
 
 impl Corpus {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::An4, Self::Fsdd, Self::AudioMnist, Self::LjSpeech];
+    pub const ALL: [Self; 5] =
+        [Self::An4, Self::Fsdd, Self::AudioMnist, Self::LjSpeech, Self::Digits];
 
-    /// The name, which is also that of its folder.
+    /// The name, which is also that of its folder; `digits` is made of two folders.
     pub fn name(self) -> &'static str {
         match self {
             Self::An4 => "an4",
             Self::Fsdd => "fsdd",
             Self::AudioMnist => "audiomnist",
             Self::LjSpeech => "ljspeech",
+            Self::Digits => "digits",
         }
     }
 }
@@ -57,8 +63,12 @@ impl std::str::FromStr for Corpus {
 /// folder of its name in `out`. Manifests are written last, and returned with their sizes.
 pub fn import(corpus: Corpus, data: &Path, out: &Path) -> Result<Vec<(PathBuf, usize)>> {
     let (from, to) = (data.join(corpus.name()), out.join(corpus.name()));
-    if !from.is_dir() {
-        return Err(Error::NoData { path: from, wanted: "the files of the corpus" });
+    let needed = match corpus {
+        Corpus::Digits => [Corpus::Fsdd, Corpus::AudioMnist].map(|c| data.join(c.name())).to_vec(),
+        _ => vec![from.clone()],
+    };
+    if let Some(path) = needed.into_iter().find(|folder| !folder.is_dir()) {
+        return Err(Error::NoData { path, wanted: "the files of the corpus" });
     }
     fs::create_dir_all(&to).map_err(|e| Error::file(&to, e))?;
     let manifests = match corpus {
@@ -66,6 +76,7 @@ pub fn import(corpus: Corpus, data: &Path, out: &Path) -> Result<Vec<(PathBuf, u
         Corpus::Fsdd => fsdd(&from, &to)?,
         Corpus::AudioMnist => audiomnist(&from, &to)?,
         Corpus::LjSpeech => ljspeech(&from, &to)?,
+        Corpus::Digits => digits(data, &to)?,
     };
     let mut written = Vec::new();
     for (name, utterances) in manifests {
@@ -152,7 +163,30 @@ fn ljspeech(from: &Path, to: &Path) -> Result<Manifests> {
     Ok(vec![("all", all)])
 }
 
-/// An utterance whose file is named `digit_speaker_index.wav`, and the index.
+/// Strings of single digits. Those of a quarter of the speakers of AudioMNIST are for testing.
+fn digits(data: &Path, to: &Path) -> Result<Manifests> {
+    let single = to.join("single");
+    import(Corpus::Fsdd, data, &single)?;
+    import(Corpus::AudioMnist, data, &single)?;
+    let read = |name: &str| Ok::<_, Error>(Manifest::read(&single.join(name))?.utterances);
+    let mut train = read("fsdd/train.jsonl")?;
+    train.extend(read("fsdd/test.jsonl")?);
+    let is_test = |utterance: &Utterance| {
+        let name = utterance.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        name.split('_').nth(1).and_then(|s| s.parse::<usize>().ok()).is_some_and(|s| s % 4 == 0)
+    };
+    let (test, more): (Vec<_>, Vec<_>) =
+        read("audiomnist/all.jsonl")?.into_iter().partition(is_test);
+    train.extend(more);
+    let out = vec![
+        ("train", strings::joined(&train, to, "train", 0)?),
+        ("test", strings::joined(&test, to, "test", 1)?),
+    ];
+    fs::remove_dir_all(&single).map_err(|e| Error::file(&single, e))?;
+    Ok(out)
+}
+
+/// An utterance whose file is called `digit_speaker_index.wav`, and the index.
 fn digit(archive: &Path, to: &Path, path: &Path) -> Result<(Utterance, String)> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let parts: Vec<&str> = name.split('_').collect();

@@ -2,6 +2,7 @@
 
 mod import;
 mod manifest;
+mod strings;
 mod vocabulary;
 
 pub use import::{Corpus, import};

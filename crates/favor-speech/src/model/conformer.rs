@@ -151,6 +151,17 @@ impl Block {
         })
     }
 
+    /// What attention looks at.
+    fn attended(&self, x: &Tensor<3>) -> Tensor<3> {
+        self.attention_norm.forward(x.clone())
+    }
+
+    /// Queries, keys and values.
+    fn heads(&self, x: Tensor<3>) -> [Tensor<4>; 3] {
+        let x = self.attended(&(x.clone() + self.first.forward(x) * 0.5));
+        self.attention.heads(x.clone(), x.clone(), x)
+    }
+
     fn forward(
         &self,
         x: Tensor<3>,
@@ -158,8 +169,7 @@ impl Block {
         mask: Option<&KeyMask>,
     ) -> Result<Tensor<3>> {
         let x = x.clone() + self.first.forward(x) * 0.5;
-        let attended =
-            self.attention.forward(self.attention_norm.forward(x.clone()), mask, false)?;
+        let attended = self.attention.forward(self.attended(&x), mask, false)?;
         let x = x + drop_some(&self.dropout, attended);
         let x = x.clone() + self.convolution.forward(x, lengths)?;
         let x = x.clone() + self.second.forward(x) * 0.5;
@@ -199,11 +209,34 @@ impl Conformer {
         frames: &Frames,
         device: &Device,
     ) -> Result<(Tensor<3>, Vec<usize>)> {
+        self.pass(frames, device, |_, _| ())
+    }
+
+    /// Queries, keys and values of each block, and the lengths.
+    pub(super) fn heads(
+        &self,
+        frames: &Frames,
+        device: &Device,
+    ) -> Result<(Vec<[Tensor<4>; 3]>, Vec<usize>)> {
+        let mut out = Vec::new();
+        let (_, lengths) =
+            self.pass(frames, device, |block, x| out.push(block.heads(x.clone())))?;
+        Ok((out, lengths))
+    }
+
+    /// Through all blocks; `each` is told what goes into them.
+    fn pass(
+        &self,
+        frames: &Frames,
+        device: &Device,
+        mut each: impl FnMut(&Block, &Tensor<3>),
+    ) -> Result<(Tensor<3>, Vec<usize>)> {
         let (mut x, lengths) = self.subsampling.forward(frames, device);
         let length = x.dims()[1];
         let padded = lengths.iter().any(|l| *l < length);
         let mask = padded.then(|| KeyMask::of_lengths(&lengths, length));
         for block in &self.blocks {
+            each(block, &x);
             x = block.forward(x, &lengths, mask.as_ref())?;
         }
         Ok((x, lengths))

@@ -11,7 +11,7 @@ use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use favor_nn::host::{drop_some, rowwise, tanh};
 use favor_nn::train::Model;
-use favor_nn::{FavorAttention, LayerOptions};
+use favor_nn::{FavorAttention, GivenMaps, LayerOptions};
 
 /// A Conformer-Transducer with any kind of attention.
 ///
@@ -160,6 +160,23 @@ impl Recogniser {
             block.attention.set_options(options.for_layer(i))?;
         }
         Ok(())
+    }
+
+    /// Attention by given maps from now on, of each block in their order.
+    pub fn set_maps(&mut self, maps: Vec<GivenMaps>) -> Result<()> {
+        let (given, blocks) = (maps.len(), self.encoder.blocks.len());
+        if given != blocks {
+            return Err(Error::invalid("maps", format!("those of {given} blocks for {blocks}")));
+        }
+        for (block, maps) in self.encoder.blocks.iter_mut().zip(maps) {
+            block.attention.set_given(Some(maps))?;
+        }
+        Ok(())
+    }
+
+    /// Queries, keys and values of each block, `[batch, heads, frames / 4, dim]`, and the lengths there.
+    pub fn heads(&self, frames: &Frames) -> Result<(Vec<[Tensor<4>; 3]>, Vec<usize>)> {
+        self.encoder.heads(frames, &self.encoder.device())
     }
 }
 

@@ -3,6 +3,7 @@
 mod listen;
 mod nst;
 mod options;
+mod replace;
 mod reproduce;
 mod train;
 

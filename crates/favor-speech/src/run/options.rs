@@ -44,6 +44,9 @@ pub struct TrainOptions {
     pub size: Size,
     /// Another width, number of blocks and number of heads.
     pub shape: Option<[usize; 3]>,
+    /// Another number of frames that the convolution of a block sees: with one, attention alone brings frames
+    /// together.
+    pub kernel: Option<usize>,
     /// How attention encodes positions.
     pub positions: Positions,
     /// The dropout rate.
@@ -70,6 +73,7 @@ setters! { TrainOptions {
     units: Units,
     size: Size,
     shape: Option<[usize; 3]>,
+    kernel: Option<usize>,
     positions: Positions,
     dropout: f64,
     epochs: u64,
@@ -88,6 +92,7 @@ impl Default for TrainOptions {
             units: Units::Words,
             size: Size::Tiny,
             shape: None,
+            kernel: None,
             positions: Positions::Rotary,
             dropout: 0.1,
             epochs: 40,
@@ -137,6 +142,7 @@ impl TrainOptions {
         if let Some([width, layers, heads]) = self.shape {
             (config.width, config.layers, config.heads) = (width, layers, heads);
         }
+        config.kernel = self.kernel.unwrap_or(config.kernel);
         (config.positions, config.dropout) = (self.positions, self.dropout);
         if self.units == Units::Characters {
             config.context = CHARACTERS;

@@ -1,10 +1,11 @@
-//! The paper's comparison of attentions in speech recognition (Figure 7), on AN4: trained on all labels,
-//! and as noisy students with half of the labels hidden.
+//! The paper's comparison of attentions in speech recognition (Figure 7): trained on all labels, by noisy
+//! students with half of the labels hidden, and put into a model that was trained with exact attention.
 
 use super::nst::{NstRequest, nst};
 use super::options::TrainOptions;
-use super::train::{TrainRequest, expected_time, train};
-use crate::{Corpus, Error, Errors, Manifest, Result, Utterance, import};
+use super::replace;
+use super::train::{TrainRequest, expected_time, features, judge, train};
+use crate::{Corpus, Error, Errors, Manifest, Rate, Result, Utterance, import};
 use favor::Family;
 use favor_figure::Bars;
 use favor_io::setters;
@@ -14,8 +15,12 @@ use favor_nn::run::grid::{self, Grid, Plan};
 use favor_nn::{Attention, LayerOptions};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
+
+/// About the time of a cell without training, and of one whose maps are learned.
+const REPLACED: Duration = Duration::from_secs(20);
+const LEARNED: Duration = Duration::from_secs(300);
 
 /// How a model is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -25,6 +30,8 @@ pub enum Mode {
     Trans,
     /// As noisy students, with half of the labels hidden.
     Nst,
+    /// On all labels with exact attention, which is then replaced; nothing is trained after.
+    Replaced,
 }
 
 impl Mode {
@@ -32,6 +39,7 @@ impl Mode {
         match self {
             Self::Trans => "TRANS",
             Self::Nst => "NST",
+            Self::Replaced => "REPLACED",
         }
     }
 }
@@ -43,7 +51,8 @@ impl std::str::FromStr for Mode {
         match name {
             "trans" => Ok(Self::Trans),
             "nst" => Ok(Self::Nst),
-            _ => Err(Error::invalid("mode", format!("'{name}' is neither trans nor nst"))),
+            "replaced" => Ok(Self::Replaced),
+            _ => Err(Error::invalid("mode", format!("'{name}' is none of trans, nst, replaced"))),
         }
     }
 }
@@ -52,8 +61,10 @@ impl std::str::FromStr for Mode {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SpeechRequest {
-    /// The folder with the corpus `an4`.
+    /// The folder that holds the corpora.
     pub data: PathBuf,
+    /// What is learned and judged by: one that has both parts.
+    pub corpus: Corpus,
     /// Where results are kept.
     pub out: PathBuf,
     /// How models are trained.
@@ -76,6 +87,7 @@ pub struct SpeechRequest {
 
 setters! { SpeechRequest {
     data: PathBuf,
+    corpus: Corpus,
     out: PathBuf,
     modes: Vec<Mode>,
     attentions: Vec<Attention>,
@@ -94,6 +106,7 @@ impl SpeechRequest {
         let features = families.map(Attention::Features);
         Self {
             data: data.into(),
+            corpus: Corpus::An4,
             out: out.into(),
             modes: vec![Mode::Trans, Mode::Nst],
             attentions: [Attention::Exact].into_iter().chain(features).collect(),
@@ -136,7 +149,22 @@ impl SpeechRequest {
             ("attentions", self.attentions.is_empty()),
             ("features", self.features.is_empty() || self.features.contains(&0)),
             ("seeds", self.seeds == 0),
-        ])
+        ])?;
+        if !matches!(self.corpus, Corpus::An4 | Corpus::Fsdd | Corpus::Digits) {
+            let reason = format!("'{}' has no part to be judged by", self.corpus.name());
+            return Err(Error::invalid("corpus", reason));
+        }
+        let trained = self.modes.iter().any(|mode| *mode != Mode::Replaced);
+        if trained && self.attentions.contains(&Attention::Learned) {
+            let reason = "maps are learned from a trained model: 'learned' is for replaced alone";
+            return Err(Error::invalid("attentions", reason));
+        }
+        Ok(())
+    }
+
+    /// The cell whose model other attentions are put into.
+    fn exact(&self, cell: &SpeechCell) -> SpeechCell {
+        SpeechCell { mode: Mode::Trans, attention: Attention::Exact, features: 0, seed: cell.seed }
     }
 
     fn folder(&self, cell: &SpeechCell) -> PathBuf {
@@ -158,7 +186,7 @@ impl SpeechRequest {
     }
 
     fn manifest(&self, name: &str) -> PathBuf {
-        self.out.join("data").join("an4").join(format!("{name}.jsonl"))
+        self.out.join("data").join(self.corpus.name()).join(format!("{name}.jsonl"))
     }
 
     /// The corpus, imported once, and its halves with and without labels.
@@ -166,11 +194,12 @@ impl SpeechRequest {
         if self.manifest("unlabelled").exists() {
             return Ok(());
         }
-        import(Corpus::An4, &self.data, &self.out.join("data"))?;
+        import(self.corpus, &self.data, &self.out.join("data"))?;
         let all = Manifest::read(&self.manifest("train"))?;
+        let folder = self.out.join("data").join(self.corpus.name());
         let local = |u: &Utterance| {
-            let name = u.path.file_name().unwrap_or_default();
-            Utterance { path: Path::new("features").join(name), ..u.clone() }
+            let path = u.path.strip_prefix(&folder).unwrap_or(&u.path).to_path_buf();
+            Utterance { path, ..u.clone() }
         };
         let half = |odd: usize| all.utterances.iter().skip(odd).step_by(2).map(local);
         Manifest::write(&self.manifest("labelled"), &half(0).collect::<Vec<_>>())?;
@@ -190,11 +219,26 @@ impl Grid for SpeechRequest {
             for &mode in &self.modes {
                 for &attention in &self.attentions {
                     let cell = |&features| SpeechCell { mode, attention, features, seed };
-                    out.extend(grid::sizes(attention, &self.features).iter().map(cell));
+                    let cells = grid::sizes(attention, &self.features).iter().map(cell);
+                    for cell in cells {
+                        let exact = self.exact(&cell);
+                        if mode == Mode::Replaced && !out.contains(&exact) {
+                            out.push(exact);
+                        }
+                        // Exact attention in the place of exact attention is that.
+                        let same = mode == Mode::Replaced && attention == Attention::Exact;
+                        if !same && !out.contains(&cell) {
+                            out.push(cell);
+                        }
+                    }
                 }
             }
         }
         out
+    }
+
+    fn phase(&self, cell: &SpeechCell) -> usize {
+        usize::from(cell.mode == Mode::Replaced)
     }
 
     fn settings(&self, cell: &SpeechCell) -> Settings {
@@ -214,17 +258,26 @@ impl Grid for SpeechRequest {
     }
 
     fn time(&self, cell: &SpeechCell) -> Result<Duration> {
+        if cell.mode == Mode::Replaced {
+            return Ok(if cell.attention == Attention::Learned { LEARNED } else { REPLACED });
+        }
         let time = expected_time(&self.training(cell))?;
         Ok(match cell.mode {
             Mode::Trans => time,
             // A teacher on half of the utterances, and students on up to all.
-            Mode::Nst => time.mul_f64(0.5 + self.generations as f64),
+            Mode::Nst | Mode::Replaced => time.mul_f64(0.5 + self.generations as f64),
         })
     }
 
     fn run(&self, cell: &SpeechCell, watch: Watch<'_>) -> Result<Errors> {
         let training = self.training(cell);
         let found = match cell.mode {
+            Mode::Replaced => {
+                let model = replace::load(&self.folder(&self.exact(cell)))?;
+                let train = features(&model.front, &Manifest::read(&self.manifest("train"))?)?;
+                let model = replace::replaced(model, training.attention, &train)?;
+                Some(judge(&model, &Manifest::read(&self.manifest("test"))?, cell.seed)?)
+            }
             Mode::Trans => train(&training, watch)?.errors,
             Mode::Nst => {
                 let (labelled, unlabelled) =
@@ -294,20 +347,21 @@ impl SpeechReport {
     /// features. The range is over resampled test utterances, averaged over seeds.
     pub fn to_markdown(&self) -> String {
         let mut out =
-            "| attention | training | M | WER % | range | normalised WER % | CER % | seeds |\n\
-                       |---|---|---|---|---|---|---|---|\n"
+            "| attention | training | M | WER % | range | against exact | normalised WER % | CER % | seeds |\n\
+                       |---|---|---|---|---|---|---|---|---|\n"
                 .to_owned();
         for cell in self.rows() {
             let of = |value: fn(&Errors) -> f64| grid::spread(&self.values(&cell, value));
             let size = grid::size_title(cell.features);
             let _ = writeln!(
                 out,
-                "| {} | {} | {size} | {} | {:.1}–{:.1} | {} | {} | {} |",
+                "| {} | {} | {size} | {} | {:.1}–{:.1} | {} | {} | {} | {} |",
                 cell.attention.title(),
                 cell.mode.title(),
                 of(|e| e.words.value),
                 self.mean(&cell, |e| e.words.range[0]),
                 self.mean(&cell, |e| e.words.range[1]),
+                self.against_exact(&cell),
                 of(|e| e.normalised.value),
                 of(|e| e.characters.value),
                 self.values(&cell, |e| e.words.value).len()
@@ -324,7 +378,7 @@ impl SpeechReport {
         columns.sort();
         columns.dedup();
         let names = columns.iter().map(|(mode, m)| format!("{}-{m}", mode.title())).collect();
-        let mut bars = Bars::new("Normalised word error rate on AN4", names)
+        let mut bars = Bars::new("Normalised word error rate", names)
             .labels("training and number of features", "normalised WER, %");
         let mean = |cell: &SpeechCell| self.mean(cell, |e| e.normalised.value);
         let mut attentions: Vec<Attention> = Vec::new();
@@ -350,6 +404,25 @@ impl SpeechReport {
         bars.to_svg()
     }
 
+    /// How many points a row is above exact attention of the same training and seed, with the range over
+    /// utterances that are drawn for both together; means over seeds.
+    fn against_exact(&self, row: &SpeechCell) -> String {
+        let mode = if row.mode == Mode::Replaced { Mode::Trans } else { row.mode };
+        let mut found: Vec<Rate> = Vec::new();
+        for (cell, errors, _) in self.cells.iter().filter(|(c, _, _)| same_but_seed(c, row)) {
+            let exact = SpeechCell { mode, attention: Attention::Exact, features: 0, ..*cell };
+            let of = self.cells.iter().find(|(c, _, _)| *c == exact && c != cell);
+            found.extend(of.and_then(|(_, exact, _)| errors.less(exact, cell.seed)));
+        }
+        if found.is_empty() {
+            return "–".to_owned();
+        }
+        let mean =
+            |of: fn(&Rate) -> f64| 100.0 * found.iter().map(of).sum::<f64>() / found.len() as f64;
+        let (value, low, high) = (mean(|r| r.value), mean(|r| r.range[0]), mean(|r| r.range[1]));
+        format!("{value:+.1} ({low:+.1} to {high:+.1})")
+    }
+
     /// Over seeds, in per cent.
     fn mean(&self, cell: &SpeechCell, value: fn(&Errors) -> f64) -> f64 {
         let values = self.values(cell, value);
@@ -369,9 +442,13 @@ impl SpeechReport {
     }
 
     fn values(&self, row: &SpeechCell, value: impl Fn(&Errors) -> f64) -> Vec<f64> {
-        let same = |c: &SpeechCell| SpeechCell { seed: 0, ..*c } == SpeechCell { seed: 0, ..*row };
-        self.cells.iter().filter(|(c, _, _)| same(c)).map(|(_, e, _)| value(e)).collect()
+        let same = self.cells.iter().filter(|(c, _, _)| same_but_seed(c, row));
+        same.map(|(_, e, _)| value(e)).collect()
     }
+}
+
+fn same_but_seed(a: &SpeechCell, b: &SpeechCell) -> bool {
+    SpeechCell { seed: 0, ..*a } == SpeechCell { seed: 0, ..*b }
 }
 
 impl SpeechCell {

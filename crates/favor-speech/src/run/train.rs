@@ -127,8 +127,7 @@ impl Training {
         let test = request.test.as_deref().map(|path| -> Result<_> {
             let manifest = Manifest::read(path)?;
             let texts = manifest.texts()?.into_iter().map(str::to_owned).collect();
-            let recordings = read_all(&front, &manifest.utterances)?;
-            Ok((recordings.par_iter().map(|r| front.features(r, None)).collect(), texts))
+            Ok((features(&front, &manifest)?, texts))
         });
         let lengths = recordings.par_iter().map(|r| front.features(r, None).frames()).collect();
         Ok(Self {
@@ -246,6 +245,20 @@ pub fn train(request: &TrainRequest, watch: Watch<'_>) -> Result<Trained> {
     session.finish()?;
     let utterances = training.recordings.len();
     Ok(Trained { epochs: lines, errors, utterances, weights })
+}
+
+/// The frames of all utterances of a manifest.
+pub(super) fn features(front: &FrontEnd, manifest: &Manifest) -> Result<Vec<Features>> {
+    let recordings = read_all(front, &manifest.utterances)?;
+    Ok(recordings.par_iter().map(|r| front.features(r, None)).collect())
+}
+
+/// The errors of a model on a manifest, by greedy search.
+pub(super) fn judge(model: &SpeechModel, manifest: &Manifest, seed: u64) -> Result<Errors> {
+    let heard = model.listen(&features(&model.front, manifest)?, 1, |_| {})?;
+    let heard: Vec<String> = heard.iter().map(|h| model.vocabulary.decode(&h.labels)).collect();
+    let pairs = manifest.texts()?.into_iter().zip(heard.iter().map(String::as_str));
+    Ok(Errors::of(pairs, seed))
 }
 
 /// Estimates how long training takes: times a few steps, after one that is not timed.

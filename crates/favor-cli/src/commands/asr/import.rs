@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  favor asr import an4 --out speech")]
 pub(crate) struct Arguments {
-    /// an4, fsdd, audiomnist or ljspeech
+    /// an4, fsdd, audiomnist, ljspeech, or digits: strings of those of fsdd and audiomnist
     corpus: Corpus,
     /// Folder with speech/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]

@@ -52,6 +52,9 @@ pub(super) struct TrainingArguments {
     /// Another width, number of blocks and number of heads
     #[arg(long, value_name = "W,L,H", value_parser = crate::commands::nn::pretrain::shape)]
     shape: Option<[usize; 3]>,
+    /// Frames of 40 ms that the convolution of a block sees, odd; 1 leaves all context to attention
+    #[arg(long, value_name = "N")]
+    kernel: Option<usize>,
     /// How attention knows distances: rotary, none, or relative (exact attention only)
     #[arg(long, value_name = "NAME", default_value = "rotary", value_parser = positions)]
     positions: Positions,
@@ -96,6 +99,7 @@ impl TrainingArguments {
             .units(self.units)
             .size(self.size)
             .shape(self.shape)
+            .kernel(self.kernel)
             .positions(self.positions)
             .dropout(self.dropout)
             .epochs(self.epochs)

@@ -56,6 +56,9 @@ pub(crate) struct Arguments {
     /// Keep the N heads exact whose features do most harm
     #[arg(long, value_name = "N", default_value_t = 0)]
     keep_exact: usize,
+    /// Switch the features off, so that the exact keys stand alone: a control
+    #[arg(long)]
+    exact_alone: bool,
     /// Leave stages out: learn, maps, values, weights, task, with commas
     #[arg(long, value_name = "STAGE,…", value_delimiter = ',')]
     skip: Vec<Stage>,
@@ -156,6 +159,7 @@ impl Arguments {
             .exact(ExactKeys::NONE.near(self.near).routed(slots, members))
             .layers(self.layers)
             .keep_exact(self.keep_exact)
+            .exact_alone(self.exact_alone)
             .options(options);
         let found = watched("convert", |watch| convert(&request, watch))?;
         print(&format!("{}wrote {}\n", found.to_text(), request.out.display()))

@@ -84,11 +84,15 @@ impl Converted {
             "stage", "steps", "seconds", "states", "output"
         );
         for stage in &self.stages {
-            let StageReport { name, steps, seconds, distance, score, undone } = stage;
+            let StageReport { name, steps, kept, seconds, distance, score, undone } = stage;
             let score = score.map_or(String::new(), |s| format!("  {:.1}", 100.0 * s));
-            let undone = if *undone { "  (undone: no better on held-out texts)" } else { "" };
+            let note = match (undone, kept < steps) {
+                (true, _) => "  (undone: no better on held-out texts)".to_owned(),
+                (false, true) => format!("  (best after {kept} steps, which was kept)"),
+                (false, false) => String::new(),
+            };
             out += &format!(
-                "{name:9} {steps:6} {seconds:8.0} {:7.1}% {:7.1}%{score}{undone}\n",
+                "{name:9} {steps:6} {seconds:8.0} {:7.1}% {:7.1}%{score}{note}\n",
                 100.0 * distance.states,
                 100.0 * distance.output
             );
@@ -320,7 +324,7 @@ impl<'a> Context<'a> {
         stages.push(work.once("replaced.json", || {
             let (distance, score) = self.measure(&student.valid())?;
             let (name, steps, undone) = (name.to_owned(), steps.learn, false);
-            Ok(StageReport { name, steps, seconds, distance, score, undone })
+            Ok(StageReport { name, steps, kept: steps, seconds, distance, score, undone })
         })?);
         Ok((student, errors))
     }
@@ -390,7 +394,7 @@ impl<'a> Context<'a> {
         stages.push(work.once("kept.json", || {
             let (distance, score) = self.measure(&student.valid())?;
             let (name, steps, seconds, undone) = ("keep".to_owned(), 0, 0.0, false);
-            Ok(StageReport { name, steps, seconds, distance, score, undone })
+            Ok(StageReport { name, steps, kept: 0, seconds, distance, score, undone })
         })?);
         Ok(heads)
     }
@@ -407,7 +411,8 @@ impl<'a> Context<'a> {
             // Not a number is no gain either.
             let undone = distance.loss().is_nan() || distance.loss() >= before;
             let seconds = begun.elapsed().as_secs_f64();
-            Ok(StageReport { name: "repair".into(), steps: 0, seconds, distance, score, undone })
+            let name = "repair".to_owned();
+            Ok(StageReport { name, steps: 0, kept: 0, seconds, distance, score, undone })
         })?;
         let model = if report.undone { student } else { repaired };
         stages.push(report);

@@ -42,6 +42,8 @@ pub struct StageReport {
     pub name: String,
     /// Steps made.
     pub steps: u64,
+    /// The step after which held-out texts were best, whose weights were kept.
+    pub kept: u64,
     /// How long they took, in all runs together.
     pub seconds: f64,
     /// How far the model is from the exact one on held-out texts, at the end of the stage.
@@ -91,9 +93,11 @@ pub(super) fn run(
     let Stage { name, steps, rate, rates, before, of } = stage;
     let (log_name, checkpoint) =
         (format!("{name}.json"), work.path(&format!("{name}.safetensors")));
+    let best = format!("{name}-best.safetensors");
     let mut log: Log = work.read(&log_name)?.unwrap_or_default();
-    if let Some(report) = log.report.as_ref().filter(|report| report.undone) {
-        return Ok((model, report.clone()));
+    if let Some(report) = log.report {
+        let model = if report.undone { model } else { work.read_model(&best, model)? };
+        return Ok((model, report));
     }
     let start = model.clone();
     let warmup = (WARMUP * steps as f64).round() as u64;
@@ -107,9 +111,6 @@ pub(super) fn run(
     let watch = Watch { listener: &listener, ..watch };
     let described = (name, steps, &work.request);
     let mut session = Session::start(trainer, &described, checkpoint.clone(), watch)?;
-    if let Some(report) = log.report {
-        return Ok((session.into_model(), report));
-    }
     log.looks.retain(|(step, _)| *step <= session.trainer().steps_made());
     if log.looks.is_empty() {
         log.looks.push((0, held_out(&start.valid())?));
@@ -125,38 +126,113 @@ pub(super) fn run(
             work.write(&log_name, &log)?;
             return Err(error);
         }
-        let model = session.trainer().model().valid();
-        log.looks.push((session.trainer().steps_made(), held_out(&model)?));
+        let model = session.trainer().model();
+        log.looks.push((session.trainer().steps_made(), held_out(&model.valid())?));
+        if best_look(&log.looks) == log.looks.len() - 1 {
+            work.write_model(&best, model)?;
+        }
         work.write(&log_name, &log)?;
     }
-    let (first, last) = (log.looks[0].1, log.looks[log.looks.len() - 1].1);
+    let (kept, _) = log.looks[best_look(&log.looks)];
+    let undone = kept == 0;
     let steps = session.trainer().steps_made();
-    // Worse than nothing, or not a number.
-    let undone = last.is_nan() || last >= first;
-    session.save()?;
-    let model = if undone { start } else { session.into_model() };
+    let model = if undone { start } else { work.read_model(&best, start)? };
     let (distance, score) = context.measure(&model.valid())?;
     let name = name.to_owned();
-    let report = StageReport { name, steps, seconds: log.seconds, distance, score, undone };
+    let report = StageReport { name, steps, kept, seconds: log.seconds, distance, score, undone };
     log.report = Some(report.clone());
     work.write(&log_name, &log)?;
+    session.finish()?;
     Ok((model, report))
+}
+
+/// The first look with the least loss. One that is not a number is never the least.
+fn best_look(looks: &[(u64, f64)]) -> usize {
+    let better = |best: usize, i: usize| if looks[i].1 < looks[best].1 { i } else { best };
+    (1..looks.len()).fold(0, better)
 }
 
 /// Whether the last looks have brought nothing.
 fn is_over(looks: &[(u64, f64)]) -> bool {
-    let losses: Vec<f64> = looks.iter().map(|(_, loss)| *loss).collect();
-    let Some((before, last)) = losses.len().checked_sub(PATIENCE).map(|n| losses.split_at(n))
-    else {
-        return false;
-    };
-    let least = before.iter().copied().fold(f64::INFINITY, f64::min);
-    !before.is_empty() && last.iter().all(|loss| *loss >= least)
+    looks.len() > best_look(looks) + PATIENCE
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{ConvertOptions, ConvertRequest, Source, distil};
     use super::*;
+    use crate::attention::Attention;
+    use crate::layer::LayerOptions;
+    use crate::train::Model;
+    use crate::{Error, store};
+    use std::cell::RefCell;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Trains a small model in steps of a stage whose looks give these losses. Gives what the model was at each
+    /// look, what came out, and the report.
+    fn scripted(
+        folder: &Path,
+        losses: &[f64],
+        stop_after: u64,
+    ) -> Result<(Vec<store::Tensors>, store::Tensors, StageReport)> {
+        let texts = folder.join("a.txt");
+        std::fs::write(&texts, "the cat sat on the mat . a dog ran fast !\n".repeat(60)).unwrap();
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny-bert");
+        let source = Source::Texts(vec![texts]);
+        let request = ConvertRequest::new(&fixture, source, folder.join("out"))
+            .options(ConvertOptions::default().length(16).batch(8));
+        let context = Context::read(&request)?;
+        let work = Work::start(&request.out, &request)?;
+        let relu = LayerOptions::new(Attention::Relu, 1);
+        let (mut model, _) = Bert::load(&fixture, relu, &crate::run::device().autodiff())?;
+        model.set_dropout(0.0, 0.0);
+        let stop = AtomicBool::new(false);
+        let listener = |tick: Tick<'_>| stop.store(tick.done == stop_after, Ordering::Relaxed);
+        let watch = Watch { listener: &listener, stop: &stop };
+        let seen = RefCell::new(Vec::new());
+        // A stage that goes on has looked before: the log says how often.
+        let before = work.read::<Log>("scripted.json")?.map_or(0, |log| log.looks.len());
+        let held_out = |model: &Bert| {
+            let mut seen = seen.borrow_mut();
+            seen.push(model.state()?);
+            Ok(losses[before + seen.len() - 1])
+        };
+        let loss = |model: &Bert, step: u64| {
+            let batch = context.batch(&context.batches().epoch(step)[0])?;
+            distil::loss(model, &context.teacher, &batch)
+        };
+        let stage =
+            Stage { name: "scripted", steps: 20, rate: 1e-3, rates: everything, before: 0, of: 20 };
+        let (model, report) = run(stage, model, (&context, &work, watch), &held_out, loss)?;
+        Ok((seen.into_inner(), model.valid().state()?, report))
+    }
+
+    #[test]
+    fn the_best_state_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let losses = [5.0, 4.0, 2.0, 3.0, 2.5, 2.0, 0.0];
+        let (seen, kept, report) = scripted(folder.path(), &losses, u64::MAX).unwrap();
+        assert_eq!((report.steps, report.kept, report.undone), (10, 4, false));
+        assert!(kept == seen[2] && kept != seen[5] && seen[0] != seen[2]);
+        // Asked again, it gives the same without a look.
+        let (seen, again, _) = scripted(folder.path(), &[], u64::MAX).unwrap();
+        assert!(seen.is_empty() && again == kept);
+
+        // Stopped after the best look, and before the next.
+        let folder = tempfile::tempdir().unwrap();
+        let stopped = scripted(folder.path(), &losses, 5);
+        assert!(matches!(stopped, Err(Error::Stopped { step: 5, .. })));
+        let (_, parts, report) = scripted(folder.path(), &losses, u64::MAX).unwrap();
+        assert!(parts == kept && report.kept == 4);
+
+        // Nothing better than the beginning: it is kept.
+        let folder = tempfile::tempdir().unwrap();
+        let worse = [5.0, 5.0, f64::NAN, 6.0];
+        let (seen, kept, report) = scripted(folder.path(), &worse, u64::MAX).unwrap();
+        assert_eq!((report.steps, report.kept, report.undone), (6, 0, true));
+        assert!(kept == seen[0]);
+    }
 
     #[test]
     fn a_stage_is_over_when_nothing_gets_better() {
@@ -167,6 +243,7 @@ mod tests {
         assert!(is_over(&looks(&[3.0, 3.1, 3.2, 3.0])));
         assert!(!is_over(&looks(&[3.0, 2.0, 2.1, 1.9])));
         assert!(is_over(&looks(&[3.0, 2.0, 2.1, 2.5, 2.0])));
+        assert!(is_over(&looks(&[3.0, 2.0, f64::NAN, f64::NAN, f64::NAN])));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What a conversion keeps on its way, so that one that was stopped goes on: a folder beside the model to come.
 
-use crate::{Error, Result};
+use crate::bert::Bert;
+use crate::train::Model;
+use crate::{Error, Result, store};
+use favor::store::Kind;
 use favor_io::write_atomically;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// The folder, inside the one where the model is to be.
 const FOLDER: &str = "conversion";
+
+/// Files of a model as it was at some step.
+const STATE: Kind = Kind::new("favor_nn.conversion", "model under conversion", 1);
 
 /// The folder of a conversion under way.
 pub(super) struct Work {
@@ -71,6 +77,21 @@ impl Work {
         let made = make()?;
         self.write(name, &made)?;
         Ok(made)
+    }
+
+    /// Keeps all that a model has learned.
+    pub(super) fn write_model(&self, name: &str, model: &Bert) -> Result<()> {
+        let bytes = store::write(STATE, &self.request, &model.state()?)?;
+        Ok(write_atomically(self.path(name), &bytes)?)
+    }
+
+    /// A model of the same shape with what was kept.
+    pub(super) fn read_model(&self, name: &str, model: Bert) -> Result<Bert> {
+        let path = self.path(name);
+        let refuse = |e: Error| Error::file(&path, e);
+        let bytes = std::fs::read(&path).map_err(|e| Error::file(&path, e))?;
+        let (_, tensors) = store::read::<String>(STATE, &bytes).map_err(refuse)?;
+        model.with_state(&tensors).map_err(refuse)
     }
 
     /// Removes the folder, when all is done.
