@@ -11,6 +11,13 @@ pub(crate) const BAD_INPUT: u8 = 2;
 /// The exit code for what a person stopped by Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// The exit codes, for the help.
+pub(crate) const EXIT_CODES: &str = "Exit codes:
+  0    success; also if the reader of the output has gone away
+  1    the output cannot be written
+  2    arguments or input that make no sense
+  130  stopped by Ctrl-C";
+
 /// What a command gives back.
 pub(crate) type Outcome = Result<(), Failure>;
 

@@ -2,6 +2,7 @@
 
 mod commands;
 mod failure;
+mod jobs;
 mod list;
 mod optional;
 mod routed;
@@ -10,7 +11,7 @@ mod usage;
 #[cfg(feature = "tables")]
 mod words;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use std::process::ExitCode;
 
 /// Keeps freed memory for the next call. The system's allocator gives outputs of some megabytes back
@@ -21,14 +22,31 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Random features that turn the softmax and Gaussian kernels into linear-time products.
 #[derive(Debug, Parser)]
 #[command(name = "favor", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = optional::after_help())]
+#[command(after_help = after_help())]
 struct Cli {
     #[command(subcommand)]
     command: commands::Command,
 }
 
+/// What stands below the help.
+fn after_help() -> String {
+    format!("{}\n\n{}\n\n{ENVIRONMENT}", optional::after_help(), failure::EXIT_CODES)
+}
+
+const ENVIRONMENT: &str = "Environment:
+  FAVOR_DATA  the folder with data sets
+  NO_COLOR    no colours, if set";
+
+/// The command as clap knows it, with its subcommands by job.
+fn command() -> clap::Command {
+    let command = Cli::command();
+    let help = jobs::help_template(&command);
+    command.help_template(help)
+}
+
 fn main() -> ExitCode {
-    match Cli::try_parse() {
+    let parsed = command().try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    match parsed {
         Ok(cli) => failure::exit_code(cli.command.run()),
         Err(error) => usage::explain(&error),
     }

@@ -70,7 +70,7 @@ fn missing_of(optional: &[Optional], argument: &str) -> Option<String> {
 }
 
 fn after_help_of(optional: &[Optional]) -> String {
-    let mut text = "Begin with:  favor demo".to_owned();
+    let mut text = "Begin with:  favor demo\nMore on a command:  favor help COMMAND".to_owned();
     for o in optional.iter().filter(|o| !o.built) {
         text.push_str(&format!(
             "\n\nNot in this build: {} ({}).\nThey come with  cargo run --release --features {} --",

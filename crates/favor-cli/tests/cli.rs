@@ -88,6 +88,68 @@ fn help_and_version() {
 }
 
 #[test]
+fn help_is_grouped_by_job() {
+    let help = stdout(&favor(&["--help"]));
+    for part in [
+        "\nFeatures and attention:\n  demo",
+        "\nExperiments:\n  reproduce",
+        "\nShell:\n  completions",
+        "\nOptions:\n  -h, --help",
+        "\nExit codes:\n  0 ",
+        "\n  130  stopped by Ctrl-C",
+    ] {
+        assert!(help.contains(part), "{help} lacks {part:?}");
+    }
+    assert_eq!(help.contains("\nTables:\n  fit"), cfg!(feature = "tables"), "{help}");
+    assert_eq!(help, stdout(&favor(&["help"])));
+}
+
+#[test]
+fn no_color_wins() {
+    let help = |no_color: Option<&str>| {
+        let mut command = command(&["--help"]);
+        command.env("CLICOLOR_FORCE", "1").env_remove("NO_COLOR");
+        if let Some(value) = no_color {
+            command.env("NO_COLOR", value);
+        }
+        stdout(&command.output().unwrap())
+    };
+    assert!(help(None).contains("\u{1b}[") && !help(Some("1")).contains('\u{1b}'));
+    // A pipe is no terminal.
+    let mut piped = command(&["--help"]);
+    piped.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+    assert_eq!(stdout(&piped.output().unwrap()), help(Some("1")));
+}
+
+#[test]
+fn shells_complete() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = favor(&["completions", shell]);
+        assert!(script.status.success(), "{shell}");
+        for word in ["inspect", "queries", "reproduce"] {
+            assert!(stdout(&script).contains(word), "{shell} lacks {word}");
+        }
+    }
+    refused(&favor(&["completions", "tcsh"]), &["tcsh", "bash", "zsh"]);
+}
+
+#[test]
+fn manual_pages() {
+    for (path, title, part) in [
+        (&[][..], ".TH favor 1", "Exit codes"),
+        (&["inspect"][..], ".TH favor-inspect 1", "queries"),
+        (&["reproduce", "uci"][..], ".TH favor-reproduce-uci 1", "sets"),
+    ] {
+        let output = favor(&[&["man"][..], path].concat());
+        assert!(output.status.success(), "{path:?}");
+        let page = stdout(&output);
+        assert!(page.contains(title) && page.contains(part), "{path:?}: {page}");
+    }
+    refused(&favor(&["man", "inspekt"]), &["'inspekt'", "inspect", "learn"]);
+    refused(&favor(&["man", "demo", "more"]), &["'demo' has no further commands"]);
+}
+
+#[test]
 #[cfg(not(feature = "tables"))]
 fn subcommands_of_other_builds_name_their_feature() {
     let help = stdout(&favor(&["--help"]));

@@ -5,9 +5,11 @@ mod asr;
 mod bench;
 #[cfg(feature = "cluster")]
 mod cluster;
+mod completions;
 mod demo;
 mod inspect;
 mod learn;
+mod man;
 mod near;
 #[cfg(feature = "nn")]
 mod nn;
@@ -23,9 +25,11 @@ pub(crate) enum Command {
     Bench(bench::Arguments),
     #[cfg(feature = "cluster")]
     Cluster(cluster::Arguments),
+    Completions(completions::Arguments),
     Demo(demo::Arguments),
     Inspect(inspect::Arguments),
     Learn(learn::Arguments),
+    Man(man::Arguments),
     Near(near::Arguments),
     Reproduce(reproduce::Arguments),
     #[cfg(feature = "speech")]
@@ -64,9 +68,11 @@ impl Command {
             Self::Bench(arguments) => arguments.run(),
             #[cfg(feature = "cluster")]
             Self::Cluster(arguments) => arguments.run(),
+            Self::Completions(arguments) => arguments.run(),
             Self::Demo(arguments) => arguments.run(),
             Self::Inspect(arguments) => arguments.run(),
             Self::Learn(arguments) => arguments.run(),
+            Self::Man(arguments) => arguments.run(),
             Self::Near(arguments) => arguments.run(),
             Self::Reproduce(arguments) => arguments.run(),
             #[cfg(feature = "speech")]
