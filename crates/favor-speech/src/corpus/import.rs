@@ -173,7 +173,10 @@ fn digits(data: &Path, to: &Path) -> Result<Manifests> {
     train.extend(read("fsdd/test.jsonl")?);
     let is_test = |utterance: &Utterance| {
         let name = utterance.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        name.split('_').nth(1).and_then(|s| s.parse::<usize>().ok()).is_some_and(|s| s % 4 == 0)
+        name.split('_')
+            .nth(1)
+            .and_then(|s| s.parse::<usize>().ok())
+            .is_some_and(|s| s.is_multiple_of(4))
     };
     let (test, more): (Vec<_>, Vec<_>) =
         read("audiomnist/all.jsonl")?.into_iter().partition(is_test);

@@ -151,15 +151,17 @@ impl Block {
         })
     }
 
-    /// What attention looks at.
-    fn attended(&self, x: &Tensor<3>) -> Tensor<3> {
-        self.attention_norm.forward(x.clone())
+    /// What attention is added to, and what it looks at.
+    fn halfway(&self, x: Tensor<3>) -> (Tensor<3>, Tensor<3>) {
+        let x = x.clone() + self.first.forward(x) * 0.5;
+        let seen = self.attention_norm.forward(x.clone());
+        (x, seen)
     }
 
     /// Queries, keys and values.
     fn heads(&self, x: Tensor<3>) -> [Tensor<4>; 3] {
-        let x = self.attended(&(x.clone() + self.first.forward(x) * 0.5));
-        self.attention.heads(x.clone(), x.clone(), x)
+        let (_, seen) = self.halfway(x);
+        self.attention.heads(seen.clone(), seen.clone(), seen)
     }
 
     fn forward(
@@ -168,8 +170,8 @@ impl Block {
         lengths: &[usize],
         mask: Option<&KeyMask>,
     ) -> Result<Tensor<3>> {
-        let x = x.clone() + self.first.forward(x) * 0.5;
-        let attended = self.attention.forward(self.attended(&x), mask, false)?;
+        let (x, seen) = self.halfway(x);
+        let attended = self.attention.forward(seen, mask, false)?;
         let x = x + drop_some(&self.dropout, attended);
         let x = x.clone() + self.convolution.forward(x, lengths)?;
         let x = x.clone() + self.second.forward(x) * 0.5;

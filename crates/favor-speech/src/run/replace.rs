@@ -1,6 +1,5 @@
 //! A trained recogniser with other attention, and all else as it is.
 
-use super::device;
 use crate::audio::Features;
 use crate::{Error, Frames, Result, SpeechModel};
 use burn::tensor::Tensor;
@@ -117,9 +116,4 @@ impl Padded {
         let visible = self.lengths.iter().flat_map(|own| (0..longest).map(move |i| i < *own));
         (out, visible.collect(), shape)
     }
-}
-
-/// The model of a folder.
-pub(super) fn load(path: &std::path::Path) -> Result<SpeechModel> {
-    SpeechModel::load(path, &device())
 }

@@ -1,11 +1,12 @@
 //! The paper's comparison of attentions in speech recognition (Figure 7): trained on all labels, by noisy
 //! students with half of the labels hidden, and put into a model that was trained with exact attention.
 
+use super::device;
 use super::nst::{NstRequest, nst};
 use super::options::TrainOptions;
-use super::replace;
+use super::replace::replaced;
 use super::train::{TrainRequest, expected_time, features, judge, train};
-use crate::{Corpus, Error, Errors, Manifest, Rate, Result, Utterance, import};
+use crate::{Corpus, Error, Errors, Manifest, Rate, Result, SpeechModel, Utterance, import};
 use favor::Family;
 use favor_figure::Bars;
 use favor_io::setters;
@@ -258,14 +259,13 @@ impl Grid for SpeechRequest {
     }
 
     fn time(&self, cell: &SpeechCell) -> Result<Duration> {
-        if cell.mode == Mode::Replaced {
-            return Ok(if cell.attention == Attention::Learned { LEARNED } else { REPLACED });
-        }
-        let time = expected_time(&self.training(cell))?;
+        let trained = || expected_time(&self.training(cell));
         Ok(match cell.mode {
-            Mode::Trans => time,
+            Mode::Trans => trained()?,
             // A teacher on half of the utterances, and students on up to all.
-            Mode::Nst | Mode::Replaced => time.mul_f64(0.5 + self.generations as f64),
+            Mode::Nst => trained()?.mul_f64(0.5 + self.generations as f64),
+            Mode::Replaced if cell.attention == Attention::Learned => LEARNED,
+            Mode::Replaced => REPLACED,
         })
     }
 
@@ -273,9 +273,9 @@ impl Grid for SpeechRequest {
         let training = self.training(cell);
         let found = match cell.mode {
             Mode::Replaced => {
-                let model = replace::load(&self.folder(&self.exact(cell)))?;
+                let model = SpeechModel::load(&self.folder(&self.exact(cell)), &device())?;
                 let train = features(&model.front, &Manifest::read(&self.manifest("train"))?)?;
-                let model = replace::replaced(model, training.attention, &train)?;
+                let model = replaced(model, training.attention, &train)?;
                 Some(judge(&model, &Manifest::read(&self.manifest("test"))?, cell.seed)?)
             }
             Mode::Trans => train(&training, watch)?.errors,

@@ -110,7 +110,7 @@ pub(super) fn run(
     };
     let watch = Watch { listener: &listener, ..watch };
     let described = (name, steps, &work.request);
-    let mut session = Session::start(trainer, &described, checkpoint.clone(), watch)?;
+    let mut session = Session::start(trainer, &described, checkpoint, watch)?;
     log.looks.retain(|(step, _)| *step <= session.trainer().steps_made());
     if log.looks.is_empty() {
         log.looks.push((0, held_out(&start.valid())?));
