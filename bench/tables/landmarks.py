@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from favor_sharp.sklearn import FavorRidge
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
+
+from favor_sharp.sklearn import FavorRidge
 
 ALPHA, GAMMA = 0.1, 0.25
 

@@ -289,7 +289,9 @@ def main() -> None:
     parser.add_argument("--favor", required=True, help="the favor command, built with tables")
     parser.add_argument("--overhead", help="the example that measures the query engine's part")
     parser.add_argument("--data", type=Path, default=os.environ.get("FAVOR_DATA"))
-    parser.add_argument("--only", nargs="*", help="these sets only; large for the large table, or landmarks")
+    parser.add_argument(
+        "--only", nargs="*", help="these sets only; large for the large table, or landmarks"
+    )
     parser.add_argument("--part", choices=["scores", "times", "page"], help="this part only")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", type=int, nargs="*", default=[500_000, 5_000_000])

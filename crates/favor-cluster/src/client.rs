@@ -13,7 +13,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use favor_tables::{
     Drift, Evaluation, FitRequest, Missing, Model, PredictOptions, Progress, Source, Table,
-    evaluate_on_workers, fit, fit_like, predict_on_workers, subtract, update,
+    evaluate_on_workers, fit, fit_like, predict_on_workers, predicted_columns, subtract, update,
 };
 use futures::stream::{BoxStream, unfold};
 use futures::{StreamExt, TryStreamExt};
@@ -128,8 +128,7 @@ impl Cluster {
             tables.push(one.open(part).await?);
         }
         let first = tables.first().ok_or(Error::Unordered)?;
-        let made = predict_on_workers(first, model, options, progress);
-        let (schema, _) = one.watched(made).await?;
+        let schema = predicted_columns(first, model, options).map_err(explained)?;
         let (model, options, progress) =
             (Arc::new(model.clone()), options.clone(), progress.clone());
         let results = futures::stream::iter(tables).map(move |table| {

@@ -75,7 +75,7 @@ pub use head::HeadKind;
 pub use judge::{Judgement, Reliability};
 pub use model::{Class, Drift, Model, ModelInfo, Shift};
 pub use predict::{PredictOptions, Predictor};
-pub use predictions::{Predictions, predict, predict_on_workers};
+pub use predictions::{Predictions, predict, predict_on_workers, predicted_columns};
 pub use prior::Prior;
 pub use progress::{Progress, Stage};
 pub use source::{Source, Table, session};

@@ -92,7 +92,16 @@ pub async fn predict_on_workers(
     Ok((schema, stream.boxed()))
 }
 
-/// The columns to keep, then those of the predictions. All that is needed must be in the table.
+/// The columns that predictions have: those to keep, then their own. All that is needed must be in the
+/// table.
+pub fn predicted_columns(
+    table: &Table,
+    model: &Model,
+    options: &PredictOptions,
+) -> Result<SchemaRef> {
+    schema(table, &Predictor::new(model, options)?, options)
+}
+
 fn schema(table: &Table, predictor: &Predictor, options: &PredictOptions) -> Result<SchemaRef> {
     for name in predictor.model().info.encoder.names() {
         table.data_type(name)?;
