@@ -3,6 +3,14 @@
 
 use super::lanes::Lanes;
 
+// What asking for a line takes, every processor of an architecture has.
+#[cfg(target_arch = "aarch64")]
+use super::neon::NeonF32 as Any;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+type Any = super::portable::Portable<f32>;
+#[cfg(target_arch = "x86_64")]
+use super::x86::Avx2F32 as Any;
+
 /// Bytes that come from memory together.
 const LINE: usize = 64;
 
@@ -16,6 +24,11 @@ pub(crate) struct Prefetch {
 impl Prefetch {
     pub(crate) fn of<T>(numbers: &[T]) -> Self {
         Self { address: numbers.as_ptr().addr(), bytes: size_of_val(numbers) }
+    }
+
+    /// Asks for all of it.
+    pub(crate) fn now(self) {
+        self.spread(1).step::<Any>();
     }
 
     /// In so many steps: all at once would have to wait for one another.
