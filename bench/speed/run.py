@@ -1,7 +1,8 @@
 """Runs the speed comparison and writes docs/benchmarks.md with its figures.
 
 Ours and the peers take turns, each in a process of its own, for several rounds; the best time of
-each counts, and only ratios of times from the same session are reported.
+each counts, and only ratios of times from the same session are reported. With ``--record`` a run that was
+interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -23,26 +24,39 @@ import exact_keys
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 THREADS = 2
-RAW: list[str] = []
 SAME = (
     "Peers and ours compute the same, the positive features of FAVOR+; the column *balanced* is how "
     "many times longer ours takes with the balanced family, whose keys have a dense quadratic term."
 )
 
 
-def call(command: list[str]) -> Any:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    line = " ".join(str(Path(c).name if os.sep in c else c) for c in command)
-    if done.returncode != 0:
-        RAW.append(f"$ {line}\nfailed: {done.stderr.strip()[-200:]}")
-        return None
-    RAW.append(f"$ {line}\n{' '.join(done.stdout.split())}")
-    return json.loads(done.stdout)
+class Record:
+    """What was measured, one line per call: the command and what it printed, or nothing if it failed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.known = [json.loads(line) for line in lines]
+
+    def call(self, command: list[str]) -> Any:
+        name = " ".join(Path(c).name if os.sep in c else c for c in command)
+        if self.known:
+            before, found = self.known.pop(0)
+            if before != name:
+                raise SystemExit(f"{self.path} is of another run: it has `{before}` where this one has `{name}`")
+            return found
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            print(name, "failed:", done.stderr.strip()[-200:], file=sys.stderr)
+        found = json.loads(done.stdout) if done.returncode == 0 else None
+        with self.path.open("a") as file:
+            file.write(json.dumps([name, found]) + "\n")
+        return found
 
 
 class Bench:
-    def __init__(self, favor: str, rounds: int) -> None:
-        self.favor, self.rounds = favor, rounds
+    def __init__(self, favor: str, rounds: int, record: Record) -> None:
+        self.favor, self.rounds, self.record = favor, rounds, record
 
     def ours(
         self, work: str, length: int, features: int = 128, threads: int = THREADS, **more: int | str
@@ -51,7 +65,7 @@ class Bench:
         command += ["--features", str(features), "--threads", str(threads)]
         for name, value in more.items():
             command += [f"--{name}", str(value)]
-        found = call(command)
+        found = self.record.call(command)
         return found[0] if found else {}
 
     def peer(
@@ -61,7 +75,7 @@ class Bench:
         command += ["--features", str(features), "--threads", str(THREADS)]
         for name, value in more.items():
             command += [f"--{name}", str(value)]
-        return call(command) or {}
+        return self.record.call(command) or {}
 
     def rounds_of(self, length: int) -> int:
         """More for short sequences, where a peer's processes differ from one another by a factor."""
@@ -165,8 +179,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="short lengths only")
+    parser.add_argument("--record", type=Path, help="go on with what this file has of an interrupted run")
     a = parser.parse_args()
-    b = Bench(a.favor, a.rounds)
+    raw = a.out / "benchmarks.jsonl"
+    record = a.record or raw
+    if not a.record:
+        raw.unlink(missing_ok=True)
+    b = Bench(a.favor, a.rounds, Record(record))
     lengths = [1024, 4096] if a.quick else [1024, 4096, 16384, 65536]
     parts: list[str] = []
     curves: dict[str, list[tuple[int, float]]] = {"ours": [], "torch features": []}
@@ -397,8 +416,10 @@ def main() -> None:
         "the peers' outputs are new each time; the command uses mimalloc, the peers what they come with."
         f"\n\nMachine: {machine()}.\nPeers: {versions}.\n"
     )
-    raw = "## Raw output\n\n<details><summary>every measurement</summary>\n\n```text\n"
-    text = "\n\n".join([head, *parts, raw + "\n".join(RAW) + "\n```\n\n</details>\n"])
+    tail = "Every measurement, with its command: [benchmarks.jsonl](benchmarks.jsonl).\n"
+    text = "\n\n".join([head, *parts, tail])
+    if a.record:
+        raw.write_text(record.read_text())
     temporary = a.out / "benchmarks.md.part"
     temporary.write_text(text)
     temporary.replace(a.out / "benchmarks.md")

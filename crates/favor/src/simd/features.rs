@@ -42,28 +42,29 @@ pub(super) unsafe fn row_terms<V: Lanes>(
     }
 }
 
-/// `out_i = max_j (t_ij + term_i − least_j)`.
+/// Where `t_ij + term_i > least_j`: one bit per column, one number per vector of them.
 ///
 /// # Safety
-/// The processor must support `V`; `t` holds the tile, `terms` and `out` its rows, `least` its columns.
+/// The processor must support `V`; `t` holds the tile, `terms` its rows, `least` its columns, `out` its vectors.
 #[inline(always)]
-pub(super) unsafe fn most_over<V: Lanes>(
+pub(super) unsafe fn columns_over<V: Lanes>(
     tile: Layout,
     t: *const V::Real,
     terms: *const V::Real,
     least: *const V::Real,
-    out: *mut V::Real,
+    out: *mut u32,
 ) {
+    let vectors = tile.columns / V::COUNT;
     for i in 0..tile.rows {
         // SAFETY: inside the tile by the caller's promise.
         unsafe {
             let term = V::splat(*terms.add(i));
-            let mut most = V::splat(V::Real::LOWEST);
-            for j in (0..tile.columns).step_by(V::COUNT) {
-                let score = V::load(t.add(i * tile.stride + j)).add(term);
-                most = score.sub(V::load(least.add(j))).max(most);
+            for n in 0..vectors {
+                let score = V::load(t.add(i * tile.stride + n * V::COUNT)).add(term);
+                let least = V::load(least.add(n * V::COUNT));
+                let over = score.max(least).equals(score) & !least.equals(score);
+                *out.add(i * vectors + n) = over;
             }
-            *out.add(i) = most.largest();
         }
     }
 }
@@ -97,15 +98,29 @@ pub(super) unsafe fn largest_columns<V: Lanes>(
             while found < most {
                 let (largest, before) = (V::splat(top.largest()), found);
                 top = lowest;
+                // Where it is, if it is at one place: no branch, since nothing foretells where.
+                let (mut place, mut vectors, mut twice) = (0, 0, 0);
                 for j in (0..tile.columns).step_by(V::COUNT) {
                     let score = V::load(scores.add(j));
-                    let mut equal = score.equals(largest);
+                    let equal = score.equals(largest);
+                    let here = usize::from(equal != 0);
+                    place += here.wrapping_neg() & (j + equal.trailing_zeros() as usize);
+                    vectors += here;
+                    twice |= equal & equal.wrapping_sub(1);
+                    top = score.below(largest).max(top);
+                }
+                if vectors == 1 && twice == 0 {
+                    *out.add(found) = place;
+                    found += 1;
+                    continue;
+                }
+                for j in (0..tile.columns).step_by(V::COUNT) {
+                    let mut equal = V::load(scores.add(j)).equals(largest);
                     while equal != 0 && found < most {
                         *out.add(found) = j + equal.trailing_zeros() as usize;
                         equal &= equal - 1;
                         found += 1;
                     }
-                    top = score.below(largest).max(top);
                 }
                 if found == before {
                     // Nothing comparable is left.
@@ -280,34 +295,6 @@ pub(super) unsafe fn softmax_rows<V: Lanes>(
             *denominators.add(i) = total + sum.sum();
             *exponents.add(i) = new.largest();
             *shrink.add(i) = factor.largest();
-        }
-    }
-}
-
-/// `W ← W − diag(factors) H`: subtracts estimates from weights, and their sum from the sum of each row.
-///
-/// # Safety
-/// The processor must support `V`; `w` and `h` hold the tile, `factors` and `sums` its rows.
-#[inline(always)]
-pub(super) unsafe fn take_back<V: Lanes>(
-    tile: Layout,
-    w: *mut V::Real,
-    h: *const V::Real,
-    factors: *const V::Real,
-    sums: *mut V::Real,
-) {
-    for i in 0..tile.rows {
-        // SAFETY: inside the tile by the caller's promise.
-        unsafe {
-            let factor = V::splat(*factors.add(i));
-            let mut sum = V::splat(V::Real::ZERO);
-            for j in (0..tile.columns).step_by(V::COUNT) {
-                let at = i * tile.stride + j;
-                let taken = V::load(h.add(at)).mul(factor);
-                V::load(w.add(at)).sub(taken).store(w.add(at));
-                sum = sum.add(taken);
-            }
-            *sums.add(i) = *sums.add(i) - sum.sum();
         }
     }
 }

@@ -40,7 +40,10 @@ pub(crate) trait Lanes: Copy {
     unsafe fn largest(self) -> Self::Real;
 }
 
-/// The constants of a number format that the kernels need.
+/// Numbers in the longest vector.
+pub(super) const LONGEST: usize = 16;
+
+/// The numbers of a format that the kernels need.
 pub(crate) trait Constants:
     crate::Float
     + PartialOrd
@@ -58,6 +61,20 @@ pub(crate) trait Constants:
     /// Coefficients of `sin(2πu)/u` in `u²` on `|u| ≤ ¼`, lowest first: its interpolation at Chebyshev
     /// nodes, with error 6.7e-9 (`f32`) and 4.8e-22 (`f64`) of the sine.
     const SINE: &'static [Self];
+    /// Zeros, ones and zeros, a vector of each at least: parts of it say which columns are seen.
+    const STEPS: &'static [Self; 3 * LONGEST];
+}
+
+macro_rules! steps {
+    () => {{
+        let mut numbers = [0.0; 3 * LONGEST];
+        let mut n = LONGEST;
+        while n < 2 * LONGEST {
+            numbers[n] = 1.0;
+            n += 1;
+        }
+        numbers
+    }};
 }
 
 impl Constants for f32 {
@@ -75,6 +92,7 @@ impl Constants for f32 {
     const QUARTER: f32 = 0.25;
     const SINE: &'static [f32] =
         &[std::f32::consts::TAU, -41.341_68, 81.602_48, -76.581_17, 39.759_827];
+    const STEPS: &'static [f32; 3 * LONGEST] = &steps!();
 }
 
 impl Constants for f64 {
@@ -107,4 +125,5 @@ impl Constants for f64 {
         0.104_183_090_870_646_48,
         -0.011_683_082_881_307_492,
     ];
+    const STEPS: &'static [f64; 3 * LONGEST] = &steps!();
 }

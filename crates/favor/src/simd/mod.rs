@@ -14,6 +14,7 @@ mod lanes;
 mod learning;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod pairs;
 mod portable;
 mod prefetch;
 #[cfg(test)]
@@ -28,11 +29,14 @@ pub(crate) use features::Layout;
 use features::Slopes;
 pub(crate) use gemm::{Gather, Gemm, GemmTransposed};
 pub(crate) use lanes::Constants;
+pub(crate) use pairs::{PairGradientRows, PairRows};
 pub(crate) use prefetch::Prefetch;
 pub(crate) use turn::Turn;
 pub(crate) use upper::clear_upper_halves;
 
 type GatherKernel<R> = unsafe fn(&Gather, (&[usize], &[usize]), *const R, *const R, *mut R);
+type PairGradientsKernel<R> =
+    unsafe fn(Layout, (*mut R, *mut R, *mut R), &mut PairGradientRows<'_, R>);
 type PlacesKernel<R> = unsafe fn((usize, &[usize]), *const R, *const R, (*mut R, usize));
 
 /// The kernels of one processor level for numbers of one format.
@@ -49,7 +53,7 @@ pub(crate) struct Kernels<R: 'static> {
     narrow_gather: GatherKernel<R>,
     add_places: PlacesKernel<R>,
     largest_columns: unsafe fn(Layout, *const R, *const R, *mut R, (*mut usize, usize)),
-    most_over: unsafe fn(Layout, *const R, *const R, *const R, *mut R),
+    columns_over: unsafe fn(Layout, *const R, *const R, *const R, *mut u32),
     inner: unsafe fn(&GemmTransposed, *const R, *const R, *mut R),
     turn: unsafe fn(&Turn, *const R, *mut R),
     narrow_turn: unsafe fn(&Turn, *const R, *mut R),
@@ -58,7 +62,8 @@ pub(crate) struct Kernels<R: 'static> {
     key_features: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R),
     query_features: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R, *mut R),
     softmax_rows: unsafe fn(Layout, *mut R, *const R, *mut R, *mut R, *mut R),
-    take_back: unsafe fn(Layout, *mut R, *const R, *const R, *mut R),
+    correct: unsafe fn(Layout, *mut R, *const R, &mut PairRows<'_, R>),
+    pair_gradients: PairGradientsKernel<R>,
     log_gradient: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R),
     add_slopes: unsafe fn(Layout, *mut R, *const R, *const R, &Slopes<R>),
     weighted_columns: unsafe fn(Layout, *const R, *const R, *mut R),
@@ -129,12 +134,12 @@ macro_rules! level {
                 unsafe { features::largest_columns::<$vector>(tile, t, z, scores, out) }
             }
             $(#[$feature])?
-            unsafe fn most_over(
+            unsafe fn columns_over(
                 tile: Layout, t: *const $real, terms: *const $real, least: *const $real,
-                out: *mut $real,
+                out: *mut u32,
             ) {
                 // SAFETY: passed on from the caller.
-                unsafe { features::most_over::<$vector>(tile, t, terms, least, out) }
+                unsafe { features::columns_over::<$vector>(tile, t, terms, least, out) }
             }
             $(#[$feature])?
             unsafe fn inner(s: &GemmTransposed, a: *const $real, b: *const $real, c: *mut $real) {
@@ -212,11 +217,19 @@ macro_rules! level {
                 }
             }
             $(#[$feature])?
-            unsafe fn take_back(
-                tile: Layout, w: *mut $real, h: *const $real, factors: *const $real, sums: *mut $real,
+            unsafe fn correct(
+                tile: Layout, w: *mut $real, h: *const $real, rows: &mut PairRows<'_, $real>,
             ) {
                 // SAFETY: passed on from the caller.
-                unsafe { features::take_back::<$vector>(tile, w, h, factors, sums) }
+                unsafe { pairs::correct::<$vector>(tile, w, h, rows) }
+            }
+            $(#[$feature])?
+            unsafe fn pair_gradients(
+                tile: Layout, pairs: (*mut $real, *mut $real, *mut $real),
+                rows: &mut PairGradientRows<'_, $real>,
+            ) {
+                // SAFETY: passed on from the caller.
+                unsafe { pairs::pair_gradients::<$vector>(tile, pairs, rows) }
             }
             $(#[$feature])?
             unsafe fn log_gradient(
@@ -307,7 +320,7 @@ macro_rules! level {
                 narrow_gather,
                 add_places,
                 largest_columns,
-                most_over,
+                columns_over,
                 inner,
                 turn,
                 narrow_turn,
@@ -316,7 +329,8 @@ macro_rules! level {
                 key_features,
                 query_features,
                 softmax_rows,
-                take_back,
+                correct,
+                pair_gradients,
                 log_gradient,
                 add_slopes,
                 weighted_columns,
@@ -471,12 +485,20 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.largest_columns)(tile, t, z, scores, (out.as_mut_ptr(), most)) }
     }
 
-    /// `out_i = max_j (t_ij + term_i − least_j)`.
-    pub(crate) fn most_over(&self, tile: Layout, t: &[R], terms: &[R], least: &[R], out: &mut [R]) {
-        self.check(tile, t.len(), &[least.len()], &[terms.len(), out.len()]);
+    /// Where `t_ij + term_i > least_j`: one bit per column, one number per vector of them.
+    pub(crate) fn columns_over(
+        &self,
+        tile: Layout,
+        t: &[R],
+        terms: &[R],
+        least: &[R],
+        out: &mut [u32],
+    ) {
+        self.check(tile, t.len(), &[least.len()], &[terms.len()]);
+        assert!(out.len() >= span(&[(tile.rows + 1, tile.columns / self.lanes)], 0));
         let (t, terms, least, out) = (t.as_ptr(), terms.as_ptr(), least.as_ptr(), out.as_mut_ptr());
         // SAFETY: the level was detected, and the slices were checked.
-        unsafe { (self.most_over)(tile, t, terms, least, out) }
+        unsafe { (self.columns_over)(tile, t, terms, least, out) }
     }
 
     /// `C_ij = Σ_k A_ik B_jk`.
@@ -589,19 +611,31 @@ impl<R: Real> Kernels<R> {
         unsafe { (self.softmax_rows)(tile, t.as_mut_ptr(), constants, e, d, s) }
     }
 
-    /// `W ← W − diag(factors) H`, and the same subtracted from the row's sum.
-    pub(crate) fn take_back(
+    /// Logits become weights, with what is left of the estimates `h` taken off; the sums of the rows follow.
+    pub(crate) fn correct(&self, tile: Layout, w: &mut [R], h: &[R], rows: &mut PairRows<'_, R>) {
+        let columns = rows.constants.map_or(tile.columns, <[R]>::len);
+        let PairRows { seen, exponents, factors, denominators, shrink, .. } = rows;
+        let lengths = [exponents.len(), factors.len(), denominators.len(), shrink.len()];
+        self.check(tile, w.len().min(h.len()), &[columns], &lengths);
+        assert!(seen.len() >= tile.rows);
+        // SAFETY: the level was detected, and the slices were checked.
+        unsafe { (self.correct)(tile, w.as_mut_ptr(), h.as_ptr(), rows) }
+    }
+
+    /// The gradients of pairs: `w` from logits to `e t`, `h` from estimates to `−factor t`, `t` from `t − δ` to
+    /// `e − factor h`.
+    pub(crate) fn pair_gradients(
         &self,
         tile: Layout,
-        w: &mut [R],
-        h: &[R],
-        factors: &[R],
-        sums: &mut [R],
+        (w, h, t): (&mut [R], &mut [R], &mut [R]),
+        rows: &mut PairGradientRows<'_, R>,
     ) {
-        self.check(tile, w.len().min(h.len()), &[], &[factors.len(), sums.len()]);
-        let (w, sums) = (w.as_mut_ptr(), sums.as_mut_ptr());
+        let PairGradientRows { seen, constants, exponents, factors, delta, sums } = rows;
+        let lengths = [seen.len(), exponents.len(), factors.len(), delta.len(), sums.len()];
+        self.check(tile, w.len().min(h.len()).min(t.len()), &[constants.len()], &lengths);
+        let pairs = (w.as_mut_ptr(), h.as_mut_ptr(), t.as_mut_ptr());
         // SAFETY: the level was detected, and the slices were checked.
-        unsafe { (self.take_back)(tile, w, h.as_ptr(), factors.as_ptr(), sums) }
+        unsafe { (self.pair_gradients)(tile, pairs, rows) }
     }
 
     /// `E ← F ∘ (E + δzᵀ)`, and the sum of each row.

@@ -3,7 +3,15 @@
 
 use super::lanes::Lanes;
 
-/// Bytes fetched from memory together.
+// What asking for a line takes, every processor of an architecture has.
+#[cfg(target_arch = "aarch64")]
+use super::neon::NeonF32 as Any;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+type Any = super::portable::Portable<f32>;
+#[cfg(target_arch = "x86_64")]
+use super::x86::Avx2F32 as Any;
+
+/// Bytes that come from memory together.
 const LINE: usize = 64;
 
 /// What will be used next.
@@ -18,7 +26,12 @@ impl Prefetch {
         Self { address: numbers.as_ptr().addr(), bytes: size_of_val(numbers) }
     }
 
-    /// In this many steps: requests made all at once would wait for one another.
+    /// Asks for all of it.
+    pub(crate) fn now(self) {
+        self.spread(1).step::<Any>();
+    }
+
+    /// In so many steps: all at once would have to wait for one another.
     #[inline(always)]
     pub(super) fn spread(self, steps: usize) -> Fetching {
         let step = self.bytes.div_ceil(LINE).div_ceil(steps) * LINE;

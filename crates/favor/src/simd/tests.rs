@@ -3,7 +3,9 @@
 // Indices address several matrices at once here.
 #![allow(clippy::needless_range_loop)]
 
-use super::{Gather, Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real, Turn};
+use super::{
+    Gather, Gemm, GemmTransposed, Kernels, Layout, PairGradientRows, PairRows, Prefetch, Real, Turn,
+};
 use crate::draw::Stream;
 use rayon::prelude::*;
 
@@ -211,7 +213,89 @@ fn softmax_in_blocks_equals_softmax() {
     }
 }
 
-/// Every number of a transposed matrix is where it belongs, and nothing between its rows is touched.
+/// Weights and gradients of pairs on every level: each row sees some of its columns, and nothing else counts.
+#[test]
+fn pairs_follow_their_definition() {
+    fn check<R: Real>(kernels: &Kernels<R>, tolerance: f64) {
+        let mut stream = Stream::new(6, 6);
+        for case in 0..if cfg!(miri) { 20 } else { 200 } {
+            let (rows, columns) = (1 + stream.index(5), kernels.lanes * (1 + stream.index(4)));
+            let mut draw = |count: usize| -> Vec<f64> {
+                (0..count).map(|_| R::from_f64(stream.normal()).to_f64()).collect()
+            };
+            let (w, h, t) = (draw(rows * columns), draw(rows * columns), draw(rows * columns));
+            let h: Vec<f64> = h.into_iter().map(|h| h.max(0.0)).collect();
+            let (constants, delta, factors) = (draw(columns), draw(rows), draw(rows));
+            let seen: Vec<(usize, usize)> = (0..rows)
+                .map(|_| {
+                    let start = stream.index(columns + 1);
+                    (start, start + stream.index(columns + 1 - start))
+                })
+                .collect();
+            let exponents: Vec<f64> = (0..rows).map(|_| stream.index(7) as f64 - 3.0).collect();
+            let real = |m: &[f64]| -> Vec<R> { m.iter().map(|x| R::from_f64(*x)).collect() };
+            let zeros = vec![R::ZERO; rows];
+            let (mut e, mut f, mut d, mut s) =
+                (real(&exponents), real(&factors), zeros.clone(), zeros.clone());
+            let tile = Layout { rows, columns, stride: columns };
+            let mut out = real(&w);
+            let added = real(&constants);
+            let mut sums = PairRows {
+                seen: &seen,
+                constants: Some(&added),
+                exponents: &mut e,
+                factors: &mut f,
+                denominators: &mut d,
+                shrink: &mut s,
+            };
+            kernels.correct(tile, &mut out, &real(&h), &mut sums);
+            let (mut gw, mut gh, mut gt) = (real(&w), real(&h), real(&t));
+            let mut of_rows = zeros;
+            let mut back = PairGradientRows {
+                seen: &seen,
+                constants: &added,
+                exponents: &e,
+                factors: &f,
+                delta: &real(&delta),
+                sums: &mut of_rows,
+            };
+            kernels.pair_gradients(tile, (&mut gw, &mut gh, &mut gt), &mut back);
+            for i in 0..rows {
+                let (start, end) = seen[i];
+                let at = |j: usize| i * columns + j;
+                let largest = (start..end).map(|j| w[at(j)] + constants[j]);
+                let exponent = largest.fold(f64::MIN, f64::max).round().max(exponents[i]);
+                assert_eq!(e[i].to_f64(), exponent, "{} case {case}", kernels.name);
+                let factor = factors[i] * (exponents[i] - exponent).exp2();
+                let (mut denominator, mut sum) = (0.0, 0.0);
+                for j in 0..columns {
+                    let near = |ours: R, exact: f64| {
+                        let error = (ours.to_f64() - exact).abs();
+                        assert!(error < tolerance, "{} case {case}: {error}", kernels.name);
+                    };
+                    let is_seen = (start..end).contains(&j);
+                    let h = if is_seen { h[at(j)] } else { 0.0 };
+                    let weight = (w[at(j)] + constants[j] - exponent).exp2();
+                    let weight = if is_seen { weight } else { 0.0 };
+                    let t = t[at(j)] + delta[i];
+                    denominator += weight - factor * h;
+                    sum += weight * t;
+                    near(out[at(j)], weight - factor * h);
+                    near(gt[at(j)], weight - factor * h);
+                    near(gw[at(j)], weight * t);
+                    near(gh[at(j)], if h > 0.0 { -factor * t } else { 0.0 });
+                }
+                let error = (d[i].to_f64() - denominator).abs() + (of_rows[i].to_f64() - sum).abs();
+                assert!(error < tolerance * columns as f64, "{} case {case}", kernels.name);
+                assert_eq!(s[i].to_f64(), (exponents[i] - exponent).exp2());
+            }
+        }
+    }
+    f32::all_kernels().into_iter().for_each(|k| check(k, 1e-4));
+    f64::all_kernels().into_iter().for_each(|k| check(k, 1e-12));
+}
+
+/// Every number of a turned matrix is where it belongs, and nothing between its rows is touched.
 #[test]
 fn turning_moves_every_number_to_its_place() {
     fn check<R: Real>(kernels: &Kernels<R>) {
@@ -289,7 +373,7 @@ fn gathered_rows_follow_the_definition() {
     f64::all_kernels().into_iter().for_each(|k| check(k, 1e-13));
 }
 
-/// The largest products of a row against sorting, equal ones included, and how far a row exceeds a bound.
+/// The largest products of a row against sorting, equal ones included, and the columns that exceed a bound.
 #[test]
 fn largest_columns_are_those_of_a_stable_sort() {
     fn check<R: Real>(kernels: &Kernels<R>) {
@@ -305,17 +389,20 @@ fn largest_columns_are_those_of_a_stable_sort() {
             let (t, z) = (draw(rows * tile.stride), draw(columns));
             let (mut scores, mut out) = (vec![R::ZERO; columns], vec![usize::MAX; rows * most]);
             kernels.largest_columns(tile, &t, &z, &mut scores, (&mut out, most));
-            let (terms, mut over) = (draw(rows), vec![R::ZERO; rows]);
-            kernels.most_over(tile, &t, &terms, &z, &mut over);
+            let vectors = columns / kernels.lanes;
+            let (terms, mut over) = (draw(rows), vec![u32::MAX; rows * vectors]);
+            kernels.columns_over(tile, &t, &terms, &z, &mut over);
             for i in 0..rows {
                 let row = &t[i * tile.stride..][..columns];
                 let score = |j: &usize| (row[*j] * z[*j]).to_f64();
                 let mut order: Vec<usize> = (0..columns).collect();
                 order.sort_by(|a, b| score(b).total_cmp(&score(a)));
                 assert_eq!(out[i * most..][..most], order[..most], "{}", kernels.name);
-                let rise = row.iter().zip(&z).map(|(x, z)| (*x + terms[i] - *z).to_f64());
-                let most = rise.fold(f64::MIN, f64::max);
-                assert_eq!(over[i].to_f64(), most, "{}", kernels.name);
+                for j in 0..columns {
+                    let bits = over[i * vectors + j / kernels.lanes];
+                    let is_over = bits >> (j % kernels.lanes) & 1 == 1;
+                    assert_eq!(is_over, row[j] + terms[i] > z[j], "{}", kernels.name);
+                }
             }
         }
     }

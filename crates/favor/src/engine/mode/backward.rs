@@ -29,6 +29,18 @@ pub(crate) struct HeadInputs<'a, T> {
     pub(crate) grad: Strided<'a, T>,
 }
 
+/// Keys, and what is known of them before their gradients are written: one number per key, or nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct GivenKeys<'a, T: Scalar> {
+    pub(crate) k: Strided<'a, T>,
+    pub(crate) v: Strided<'a, T>,
+    pub(crate) mask: Option<&'a [bool]>,
+    /// Row terms.
+    pub(crate) terms: &'a [T::Real],
+    /// What these have of gradients beside what comes by features.
+    pub(crate) of_terms: &'a [T::Real],
+}
+
 /// The gradients with respect to queries, keys and values.
 pub(crate) fn backward<T: Scalar>(
     map: &PackedMap<T::Real>,
@@ -40,7 +52,8 @@ pub(crate) fn backward<T: Scalar>(
         return Ok(());
     }
     let through = query_gradients(map, &sums, head, gradients.q)?;
-    let keys = (head.k, head.v, head.mask);
+    let HeadInputs { k, v, mask, .. } = head;
+    let keys = GivenKeys { k, v, mask, terms: &[], of_terms: &[] };
     key_gradients(map, &sums, &through, keys, gradients.k, gradients.v)
 }
 
@@ -74,7 +87,7 @@ fn query_gradients<T: Scalar>(
                     &scratch,
                     &outputs.delta,
                     &sums.totals,
-                    false,
+                    None,
                     rows,
                     start,
                     out,
@@ -99,7 +112,7 @@ pub(crate) fn key_gradients<T: Scalar>(
     map: &PackedMap<T::Real>,
     sums: &Sums<T::Real>,
     through: &SumGradients<T::Real>,
-    (k, v, mask): (Strided<'_, T>, Strided<'_, T>, Option<&[bool]>),
+    GivenKeys { k, v, mask, terms: known, of_terms }: GivenKeys<'_, T>,
     out_k: &mut [T],
     out_v: &mut [T],
 ) -> Result<()> {
@@ -121,7 +134,7 @@ pub(crate) fn key_gradients<T: Scalar>(
             let mut values = scratch.values.clone();
             for rows in rows.chunks(scratch.capacity) {
                 scratch.project(side, "keys", k, rows)?;
-                scratch.compute_terms(side, rows.len());
+                scratch.known_terms(side, rows, known);
                 let tile = scratch.tile(side, rows.len());
                 let Scratch { kernels, features, terms, .. } = &mut scratch;
                 let exponents = &sums.exponents;
@@ -151,7 +164,7 @@ pub(crate) fn key_gradients<T: Scalar>(
                     &scratch,
                     &ones,
                     &through.totals,
-                    true,
+                    Some(of_terms),
                     rows,
                     start,
                     out_k,

@@ -44,7 +44,7 @@ pub(crate) fn backward_causal<T: Scalar>(
     gradients: HeadGradients<'_, T>,
 ) -> Result<()> {
     let stops = query_gradients(map, head, gradients.q)?;
-    key_gradients(map, &stops, head, gradients.k, gradients.v)
+    key_gradients(map, &stops, head, &[], gradients.k, gradients.v)
 }
 
 /// `w_ij = g_i·v_j + δ_i` for keys that query `i` sees, zero for the others.
@@ -105,17 +105,20 @@ fn query_gradients<T: Scalar>(
             gradient.within_tile(tile, pairs, &loaded.keys.features);
         });
         let totals = &loaded.sums.totals;
-        gradient.finish(side, loaded.queries, &outputs.delta, totals, false, &rows, 0, out);
+        gradient.finish(side, loaded.queries, &outputs.delta, totals, None, &rows, 0, out);
         stops.push(Stop::new(&loaded, loaded.queries.terms[..rows.len()].to_vec()));
         Ok(())
     })?;
     Ok(stops)
 }
 
+/// Writes the gradients of keys and values. `of_terms`: what the row terms of the keys have beside what comes by
+/// features, or nothing.
 pub(super) fn key_gradients<T: Scalar>(
     map: &PackedMap<T::Real>,
     stops: &[Stop<T::Real>],
     head: HeadInputs<'_, T>,
+    of_terms: &[T::Real],
     out_k: &mut [T],
     out_v: &mut [T],
 ) -> Result<()> {
@@ -133,7 +136,10 @@ pub(super) fn key_gradients<T: Scalar>(
     for stop in stops.iter().rev() {
         if let Some(later) = exponents {
             // Where an earlier tile had no keys at all, nothing reaches it.
-            through.scale(|m| (stop.exponents[m].to_f64() - later[m].to_f64()).max(-2000.0).exp2());
+            through.scale(|m| match stop.exponents[m].to_f64() - later[m].to_f64() {
+                0.0 => 1.0,
+                fall => fall.max(-2000.0).exp2(),
+            });
         }
         exponents = Some(&stop.exponents);
         let rows: Vec<usize> = (stop.start..stop.end).collect();
@@ -162,7 +168,8 @@ pub(super) fn key_gradients<T: Scalar>(
                 gradient.within_tile(tile, pairs, &loaded.queries.features);
             });
             let totals = &through.totals;
-            gradient.finish(side, loaded.keys, &ones, totals, true, loaded.key_rows, 0, out_k);
+            let (rows, of_terms) = (loaded.key_rows, Some(of_terms));
+            gradient.finish(side, loaded.keys, &ones, totals, of_terms, rows, 0, out_k);
         }
         let (features, g) = (&loaded.queries.features, &outputs.g);
         add_outer(

@@ -1,5 +1,6 @@
 //! `K(X,Y)·C` by features in fused tiles, forward and backward.
 
+use super::backward::{GivenKeys, key_gradients};
 use super::forward::{piece, query_tile_features, sum_keys};
 use super::key_sums::apply_tiles;
 use crate::engine::tensor::Strided;
@@ -157,11 +158,11 @@ pub(crate) fn product_backward<T: Float>(
         c: Matrix::zeros(c.rows(), c.columns()),
     };
     let through = query_part(packed, &sums, x, gradient, &mut out.x)?;
-    super::backward::key_gradients(
+    key_gradients(
         packed,
         &sums,
         &through,
-        (Strided::of(y), Strided::of(c), None),
+        GivenKeys { k: Strided::of(y), v: Strided::of(c), mask: None, terms: &[], of_terms: &[] },
         out.y.as_mut_slice(),
         out.c.as_mut_slice(),
     )?;
@@ -203,7 +204,7 @@ fn query_part<T: Float>(
         let tile = scratch.tile(side, rows.len());
         tile_gradient.through_sums(&panels, tile, &g, sums.width);
         let target = out.as_mut_slice();
-        tile_gradient.finish(side, &scratch, &zeros, &none, true, rows, 0, target);
+        tile_gradient.finish(side, &scratch, &zeros, &none, Some(&[]), rows, 0, target);
         let (features, kernels) = (&scratch.features, scratch.kernels);
         add_outer(kernels, tile, features, side.features, &g, sums.width, &mut through.values);
     }

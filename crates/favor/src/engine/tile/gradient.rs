@@ -118,7 +118,8 @@ pub(crate) struct GradientTile<R: Real> {
     kernels: &'static Kernels<R>,
     /// The gradient of the log-features, laid out as the features are.
     pub(crate) logs: Aligned<R>,
-    row_sums: Vec<R>,
+    /// What they add up to: the gradient of the row terms.
+    pub(crate) row_sums: Vec<R>,
     /// The gradient of the vectors, `dim_padded` numbers per row.
     pub(crate) vectors: Aligned<R>,
     turned: Aligned<R>,
@@ -155,7 +156,8 @@ impl<R: Real> GradientTile<R> {
     }
 
     /// From the gradients of the log-features to those of the inputs: row `i` of the tile is written
-    /// to row `rows[i] − start` of `out`.
+    /// to row `rows[i] − start` of `out`. `row_terms`: whether those have gradients, and what else they have,
+    /// one number per row of the input, or nothing.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn finish<T: Scalar<Real = R>>(
         &mut self,
@@ -163,24 +165,31 @@ impl<R: Real> GradientTile<R> {
         scratch: &Scratch<R>,
         delta: &[R],
         z: &[R],
-        row_term: bool,
+        row_terms: Option<&[R]>,
         rows: &[usize],
         start: usize,
         out: &mut [T],
     ) {
-        self.write_vectors(side, scratch, delta, z, row_term, rows.len());
+        self.write_vectors(side, scratch, delta, z, rows.len());
+        if let Some(more) = row_terms {
+            if !more.is_empty() {
+                let sums = self.row_sums.iter_mut().zip(rows);
+                sums.for_each(|(sum, &i)| *sum = *sum + more[i]);
+            }
+            self.add_row_terms(side, scratch, rows.len());
+        }
         let width = side.dim_padded;
         super::store_scaled(side.scale, &self.vectors, width, rows, start, side.dim, out);
     }
 
-    /// From the gradients of the log-features to those of the moved vectors, in `vectors`.
+    /// From the gradients of the log-features to those of the moved vectors, in `vectors`, and those of the row
+    /// terms, in `row_sums`.
     pub(crate) fn write_vectors(
         &mut self,
         side: &PackedSide<R>,
         scratch: &Scratch<R>,
         delta: &[R],
         z: &[R],
-        row_term: bool,
         rows: usize,
     ) {
         let tile = scratch.tile(side, rows);
@@ -206,13 +215,15 @@ impl<R: Real> GradientTile<R> {
             prefetch: Prefetch::default(),
         };
         self.kernels.gemm(&shape, &self.logs, &side.weight_rows, &mut self.vectors);
-        if row_term {
-            self.add_row_term(side, scratch, rows);
-        }
     }
 
     /// Adds `row sum · ∇r(v)` with `∇r = 2av + b − RᵀRv`.
-    fn add_row_term(&mut self, side: &PackedSide<R>, scratch: &Scratch<R>, rows: usize) {
+    pub(crate) fn add_row_terms(
+        &mut self,
+        side: &PackedSide<R>,
+        scratch: &Scratch<R>,
+        rows: usize,
+    ) {
         let width = side.dim_padded;
         let turned_width = side.dense.as_ref().map_or(0, |d| d.gram.width);
         if let Some(dense) = &side.dense {

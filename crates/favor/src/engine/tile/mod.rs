@@ -169,6 +169,14 @@ impl<R: Real> Scratch<R> {
         }
     }
 
+    /// The same of rows whose terms may be known: one number per row of the input, or nothing.
+    pub(crate) fn known_terms(&mut self, side: &PackedSide<R>, rows: &[usize], known: &[R]) {
+        if known.is_empty() {
+            return self.compute_terms(side, rows.len());
+        }
+        self.terms.iter_mut().zip(rows).for_each(|(term, &i)| *term = known[i]);
+    }
+
     /// Turns projections of keys into features, with the row terms that were computed.
     pub(crate) fn key_features(&mut self, side: &PackedSide<R>, exponents: &[R], rows: usize) {
         let tile = self.tile(side, rows);

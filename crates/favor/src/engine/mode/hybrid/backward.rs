@@ -10,7 +10,7 @@ use super::lists::Lists;
 use super::rows::QueryRows;
 use super::tile::{visit_global, visit_window};
 use super::{Hybrid, Shape};
-use crate::engine::mode::backward::{HeadGradients, HeadInputs, key_gradients};
+use crate::engine::mode::backward::{GivenKeys, HeadGradients, HeadInputs, key_gradients};
 use crate::engine::mode::causal_backward::{self, PairGradients, Stop};
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{
@@ -113,7 +113,8 @@ impl<'h, R: Cached> Way<'h, R> {
     ) {
         let side = &self.hybrid.map.query;
         let Shape { dim, dim_padded, .. } = self.shape;
-        self.tile.write_vectors(side, scratch, &self.of_features.delta, totals, true, rows.len());
+        self.tile.write_vectors(side, scratch, &self.of_features.delta, totals, rows.len());
+        self.tile.add_row_terms(side, scratch, rows.len());
         let scale = R::from_f64(self.hybrid.kernel.scale().powi(2));
         let square = 2.0 * self.hybrid.kernel.alpha() * self.hybrid.kernel.scale().powi(2);
         let mut own = vec![R::ZERO; dim];
@@ -191,7 +192,9 @@ impl<R: Cached> Hybrid<'_, R> {
         }
         through.totals[side.features..].fill(R::ZERO);
         way.keys.add_lists(&known.lists, true);
-        key_gradients(self.map, sums, &through, (k, v, mask), gradients.k, gradients.v)?;
+        let (terms, of_terms) = (&known.terms[..], &way.keys.of_terms[..]);
+        let keys = GivenKeys { k, v, mask, terms, of_terms };
+        key_gradients(self.map, sums, &through, keys, gradients.k, gradients.v)?;
         way.finish(gradients.k, gradients.v);
         Ok(())
     }
@@ -219,7 +222,8 @@ impl<R: Cached> Hybrid<'_, R> {
         state.lead(self, (head.q, head.k, head.v), head.mask, &mut walk, &mut None)?;
         let BackwardWalk { mut way, stops, .. } = walk;
         way.keys.add_lists(&state.lists, true);
-        causal_backward::key_gradients(self.map, &stops, head, gradients.k, gradients.v)?;
+        let of_terms = &way.keys.of_terms;
+        causal_backward::key_gradients(self.map, &stops, head, of_terms, gradients.k, gradients.v)?;
         way.finish(gradients.k, gradients.v);
         Ok(())
     }

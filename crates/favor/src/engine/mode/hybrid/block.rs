@@ -297,30 +297,31 @@ impl<R: Cached> Block<R> {
     ) -> Result<()> {
         self.keep(0, 0);
         for rows in rows.chunks(scratch.capacity) {
-            make_features(hybrid, k, rows, scratch, exponents)?;
+            make_features(hybrid, k, (rows, &[]), scratch, exponents)?;
             let features = (&scratch.features[..], scratch.stride);
             self.append(hybrid, (k, v), rows, 0, features, exponents);
         }
         Ok(())
     }
 
-    /// The same for one tile, ready for products with many queries. Rows of features are there for
-    /// gradients alone.
+    /// The same for one tile, ready for products with many queries; row terms of all keys are known. Rows of
+    /// features are there for gradients alone.
     pub(super) fn load_turned<T: Scalar<Real = R>>(
         &mut self,
         hybrid: &Hybrid<'_, R>,
         (k, v): (Strided<'_, T>, Strided<'_, T>),
-        rows: &[usize],
+        (rows, terms): (&[usize], &[R]),
         scratch: &mut Scratch<R>,
         exponents: &[R],
         for_gradients: bool,
     ) -> Result<()> {
+        self.keep(0, 0);
+        make_features(hybrid, k, (rows, terms), scratch, exponents)?;
         if for_gradients {
-            self.load(hybrid, (k, v), rows, scratch, exponents)?;
+            let features = (&scratch.features[..], scratch.stride);
+            self.append(hybrid, (k, v), rows, 0, features, exponents);
             self.turn(true);
         } else {
-            self.keep(0, 0);
-            make_features(hybrid, k, rows, scratch, exponents)?;
             self.append_rows(hybrid, (k, v), rows, 0);
             self.turn_features((&scratch.features, scratch.stride), false, true);
         }
@@ -366,17 +367,17 @@ fn append_rows<T: Scalar>(
     }
 }
 
-/// The features of a tile of keys, in the scratch.
+/// The features of a tile of keys, in the scratch. The row terms of all keys are known, or nothing is.
 fn make_features<R: Cached, T: Scalar<Real = R>>(
     hybrid: &Hybrid<'_, R>,
     k: Strided<'_, T>,
-    rows: &[usize],
+    (rows, terms): (&[usize], &[R]),
     scratch: &mut Scratch<R>,
     exponents: &[R],
 ) -> Result<()> {
     let side = &hybrid.map.key;
     scratch.project(side, "keys", k, rows)?;
-    scratch.compute_terms(side, rows.len());
+    scratch.known_terms(side, rows, terms);
     scratch.key_features(side, exponents, rows.len());
     Ok(())
 }

@@ -239,6 +239,8 @@ impl<R: Cached> State<R> {
                 if hybrid.exact.near > 0 && recent.len() > 0 && count >= MANY {
                     recent.turn(listener.with_values());
                 }
+                routes.find(&hybrid.map.query, loaded.queries, count, lists, exponents);
+                routes.fetch(lists);
                 write_numerators(&mut loaded, hybrid.map.query.features);
                 let denominators = loaded.queries.terms.clone();
                 loaded.queries.compute_terms(&hybrid.map.query, count);
@@ -252,7 +254,6 @@ impl<R: Cached> State<R> {
                 rows.start(hybrid, q, &all, offset, estimated)?;
                 loaded.queries.terms = denominators;
                 let p = (&loaded.queries.features[..], loaded.queries.stride);
-                routes.find(&hybrid.map.query, loaded.queries, count, lists, exponents);
                 listener.before_change(lists, false, exponents);
                 routes.refresh(hybrid, lists, count, exponents, listener.with_values());
                 let positions = std::mem::take(&mut rows.positions);

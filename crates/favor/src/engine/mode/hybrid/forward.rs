@@ -23,6 +23,8 @@ pub(super) struct Known<R> {
     pub(super) sums: Sums<R>,
     pub(super) lists: Lists<R>,
     pub(super) visible: Vec<usize>,
+    /// The row terms of all keys, if they will be needed again.
+    pub(super) terms: Vec<R>,
 }
 
 impl<R: Cached> Hybrid<'_, R> {
@@ -36,25 +38,34 @@ impl<R: Cached> Hybrid<'_, R> {
         let side = &self.map.key;
         let size = piece(k.rows);
         let slots = if self.exact.is_routed() { side.features } else { 0 };
+        let keep_terms = for_gradients || self.exact.near > 0;
         let parts: Result<Vec<_>> = (0..k.rows.div_ceil(size))
             .into_par_iter()
             .map(|p| {
-                let rows = visible(mask, p * size, ((p + 1) * size).min(k.rows));
+                let (start, end) = (p * size, ((p + 1) * size).min(k.rows));
+                let rows = visible(mask, start, end);
                 let mut sums = Sums::new(side, v.columns);
                 let mut candidates = Candidates::new(slots, self.exact.members, rows.len());
                 let mut scratch = Scratch::new(side, v.columns, rows.len());
+                let mut terms = vec![R::ZERO; if keep_terms { end - start } else { 0 }];
                 sums.add_seen(side, k, v, &rows, &mut scratch, |rows, scratch| {
+                    if keep_terms {
+                        let own = rows.iter().zip(&scratch.terms);
+                        own.for_each(|(j, term)| terms[j - start] = *term);
+                    }
                     if slots > 0 {
                         candidates.offer_tile(rows, scratch);
                     }
                 })?;
-                Ok((sums, candidates))
+                Ok((sums, candidates, terms))
             })
             .collect();
         let mut sums = Sums::new(side, v.columns);
         let mut candidates = Candidates::new(slots, self.exact.members, k.rows);
-        for (n, (part, found)) in parts?.into_iter().enumerate() {
+        let mut terms = vec![];
+        for (n, (part, found, own_terms)) in parts?.into_iter().enumerate() {
             candidates.merge(&found);
+            terms.extend(own_terms);
             if n == 0 {
                 sums = part;
             } else {
@@ -63,7 +74,7 @@ impl<R: Cached> Hybrid<'_, R> {
         }
         let visible = visible(mask, 0, k.rows);
         let lists = Lists::of_all(self, (k, v), &visible, &sums, &candidates, for_gradients)?;
-        Ok(Known { sums, lists, visible })
+        Ok(Known { sums, lists, visible, terms })
     }
 
     /// Attention of one head; `out` holds the rows of the outputs one after the other.
@@ -119,7 +130,7 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         let near = hybrid.exact.near;
         let width = hybrid.map.query.weights.width;
         // The more slots there are, the more queries it takes until some of them share one.
-        let step = if hybrid.exact.is_routed() { (3 * width).clamp(LEAST, MOST) } else { LEAST };
+        let step = if hybrid.exact.is_routed() { (6 * width).clamp(LEAST, MOST) } else { LEAST };
         let step = step.max(tile_rows(width)).min(rows.max(1));
         let scratch = Scratch::with_capacity(&hybrid.map.query, columns, step);
         let shape = Shape::new(hybrid.map, columns);
@@ -190,9 +201,10 @@ fn window_blocks<R: Cached, T: Scalar<Real = R>>(
     let start = known.visible.partition_point(|&j| j < first);
     let end = known.visible.partition_point(|&j| j <= last);
     let parts = known.visible[start..end].chunks(scratch.capacity);
+    let (terms, exponents) = (&known.terms[..], &known.sums.exponents);
     blocks.resize_with(parts.len(), || Block::new(Shape::new(hybrid.map, v.columns)));
     for (block, rows) in blocks.iter_mut().zip(parts) {
-        block.load_turned(hybrid, (k, v), rows, scratch, &known.sums.exponents, with_values)?;
+        block.load_turned(hybrid, (k, v), (rows, terms), scratch, exponents, with_values)?;
     }
     Ok(())
 }

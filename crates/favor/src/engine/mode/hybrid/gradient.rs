@@ -5,13 +5,13 @@
 
 use super::block::{Block, View};
 use super::members::Evicted;
-use super::rows::{Meeting, Pairs, QueryRows, gather};
+use super::rows::{Meeting, Pairs, QueryRows, clear_columns, gather};
 use super::tile::{Hide, Source, Visitor};
 use super::{Hybrid, Shape};
 use crate::engine::mode::hybrid::lists::Lists;
 use crate::engine::tile::{GradientTile, OutputGradients, Scratch};
 use crate::map::Cached;
-use crate::simd::{Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real};
+use crate::simd::{Gemm, GemmTransposed, Kernels, Layout, PairGradientRows, Prefetch, Real};
 use std::f64::consts::LN_2;
 
 /// Gradients of the keys of a block, before they go through the map.
@@ -68,9 +68,10 @@ pub(super) struct KeyGradients<'h, R: Real> {
     /// `dim_padded` and `value_width` numbers per key.
     pub(super) keys: Vec<R>,
     pub(super) values: Vec<R>,
+    /// Gradients of the row terms.
+    pub(super) of_terms: Vec<R>,
     scratch: Scratch<R>,
     tile: GradientTile<R>,
-    moved: Vec<R>,
     pub(super) first: Option<BlockGradient<R>>,
     pub(super) worst: Option<BlockGradient<R>>,
     pub(super) slots: Vec<Option<BlockGradient<R>>>,
@@ -85,9 +86,9 @@ impl<'h, R: Cached> KeyGradients<'h, R> {
             shape,
             keys: vec![R::ZERO; keys * shape.dim_padded],
             values: vec![R::ZERO; keys * shape.value_width],
+            of_terms: vec![R::ZERO; keys],
             tile: GradientTile::new(&hybrid.map.key, &scratch),
             scratch,
-            moved: vec![],
             first: None,
             worst: None,
             slots: vec![None; shape.features],
@@ -107,18 +108,16 @@ impl<'h, R: Cached> KeyGradients<'h, R> {
             blocks.iter().flat_map(|(block, own)| (0..block.len()).map(move |r| (block, own, r)));
         let rows: Vec<_> = rows.collect();
         for rows in rows.chunks(capacity) {
-            self.moved.clear();
             for (n, (block, own, r)) in rows.iter().enumerate() {
-                self.moved.extend_from_slice(&block.keys[r * dim_padded..][..dim_padded]);
                 let range = n * stride..n * stride + width;
                 self.scratch.features[range.clone()]
                     .copy_from_slice(&block.features[r * width..][..width]);
                 self.tile.logs[range].copy_from_slice(&own.logs[r * width..][..width]);
             }
-            self.scratch.move_rows(side, &self.moved, rows.len());
-            self.tile.write_vectors(side, &self.scratch, &zeros, &zeros, true, rows.len());
+            self.tile.write_vectors(side, &self.scratch, &zeros, &zeros, rows.len());
             for (n, &(block, own, r)) in rows.iter().enumerate() {
                 let j = block.positions[r];
+                self.of_terms[j] = self.of_terms[j] + self.tile.row_sums[n];
                 let out = &mut self.keys[j * dim_padded..][..dim];
                 let slope = R::from_f64(square * own.sums[r].to_f64());
                 let vectors = &self.tile.vectors[n * dim_padded..][..dim];
@@ -215,14 +214,11 @@ pub(super) struct QuerySums<R> {
 /// Memory for pairs on the way back.
 pub(super) struct Buffers<R: Real> {
     pub(super) pairs: Pairs<R>,
-    corrected: Vec<R>,
     t: Vec<R>,
-    /// `−g t` of the pairs, in the features' units.
-    back: Vec<R>,
     exponents: Vec<R>,
     factors: Vec<R>,
     delta: Vec<R>,
-    unused: (Vec<R>, Vec<R>),
+    columns: Vec<R>,
     q: Vec<R>,
     p: Vec<R>,
     g: Vec<R>,
@@ -235,13 +231,11 @@ impl<R: Cached> Buffers<R> {
     pub(super) fn new() -> Self {
         Self {
             pairs: Pairs::new(),
-            corrected: vec![],
             t: vec![],
-            back: vec![],
             exponents: vec![],
             factors: vec![],
             delta: vec![],
-            unused: (vec![], vec![]),
+            columns: vec![],
             q: vec![],
             p: vec![],
             g: vec![],
@@ -266,7 +260,7 @@ fn meet<R: Cached>(
     meeting: &Meeting<'_, R>,
     ends: Ends<'_, R>,
     gradient: &mut BlockGradient<R>,
-    hide_pairs: Hide<'_, R>,
+    hide: Hide<'_, R>,
 ) {
     let Meeting { rows, q, p, block, range: (start, end) } = *meeting;
     let (count, shape) = (end - start, block.shape);
@@ -274,39 +268,16 @@ fn meet<R: Cached>(
         return;
     }
     let width = buffers.pairs.multiply(meeting);
-    let Buffers { pairs, corrected, t, back, exponents, factors, delta, unused, .. } = buffers;
-    let Pairs { kernels, weights, estimates, constants, .. } = pairs;
-    for (i, (w, h)) in weights.chunks_mut(width).zip(estimates.chunks_mut(width)).enumerate() {
-        super::rows::hide(w, h, count..width);
-        hide_pairs(i, w, h);
-    }
+    buffers.pairs.see(width, hide);
+    let Buffers { pairs, t, exponents, factors, delta, columns, .. } = buffers;
+    let Pairs { kernels, weights, estimates, constants, seen, .. } = pairs;
     let tile = Layout { rows, columns: width, stride: width };
-    unused.0.resize(rows, R::ZERO);
-    unused.1.resize(rows, R::ZERO);
-    let (denominators, shrink) = (&mut unused.0, &mut unused.1);
-    // The exponents are at least those of any weight already, and stay.
-    kernels.softmax_rows(tile, weights, Some(constants), exponents, denominators, shrink);
-    corrected.clear();
-    corrected.extend_from_slice(weights);
-    kernels.take_back(tile, corrected, estimates, factors, denominators);
     t.resize(rows * width, R::ZERO);
     values_product(kernels, meeting, ends.g, width, t);
-    back.resize(rows * width, R::ZERO);
-    for i in 0..rows {
-        let (delta, factor) = (delta[i], factors[i]);
-        let mut sum = R::ZERO;
-        let range = i * width..i * width + width;
-        let numbers = weights[range.clone()].iter_mut().zip(&estimates[range.clone()]);
-        let others = t[range.clone()].iter().zip(&mut back[range]);
-        for ((w, h), (t, b)) in numbers.zip(others) {
-            let t = *t + delta;
-            *w = *w * t;
-            sum = sum + *w;
-            // Where an estimate is zero, all products of features in it are.
-            *b = if *h == R::ZERO { R::ZERO } else { R::ZERO - factor * t };
-        }
-        ends.sums[i] = ends.sums[i] + sum;
-    }
+    let sums = ends.sums;
+    let mut of_rows = PairGradientRows { seen, constants, exponents, factors, delta, sums };
+    kernels.pair_gradients(tile, (weights, estimates, t), &mut of_rows);
+    let (back, corrected) = (estimates, t);
     let Shape { dim_padded, width: f_width, value_width, .. } = shape;
     let plain = |columns: usize, b_row: usize, c_row: usize| Gemm {
         rows,
@@ -342,10 +313,14 @@ fn meet<R: Cached>(
     kernels.gemm(&turned(f_width, p.1), back, p.0, &mut gradient.logs[start * f_width..]);
     let out = &mut gradient.values[start * value_width..];
     kernels.gemm(&turned(value_width, ends.g.1), corrected, ends.g.0, out);
-    for row in weights.chunks(width) {
-        let sums = &mut gradient.sums[start..end];
-        sums.iter_mut().zip(row).for_each(|(s, w)| *s = *s + *w);
-    }
+    // Ones, as many as there are rows, and then the sums of columns.
+    columns.clear();
+    columns.resize(rows, R::ONE);
+    columns.resize(rows + width, R::ZERO);
+    let (ones, columns) = columns.split_at_mut(rows);
+    kernels.weighted_columns(tile, weights, ones, columns);
+    let sums = gradient.sums[start..end].iter_mut().zip(columns);
+    sums.for_each(|(sum, column)| *sum = *sum + *column);
 }
 
 /// `out_ij = g_i · v_j`.
@@ -374,6 +349,7 @@ fn values_product<R: Real>(
                 prefetch: Prefetch::default(),
             };
             kernels.gemm(&shape, g, &turned.values[start..], out);
+            clear_columns(out, shape.columns, width);
         }
         None => {
             let shape = GemmTransposed {
@@ -385,6 +361,7 @@ fn values_product<R: Real>(
                 c_row: width,
             };
             kernels.inner(&shape, g, &block.values[start * value_width..], out);
+            clear_columns(out, shape.columns, width);
         }
     }
 }

@@ -24,8 +24,8 @@ pub(super) struct Candidates<R> {
     lists: Vec<(R, usize)>,
     /// What a score must exceed to come into a slot's list.
     least: Vec<R>,
-    /// One number per row of a tile.
-    over: Vec<R>,
+    /// Which scores of a few rows exceed that: one bit per slot, one number per vector of them.
+    over: Vec<u32>,
 }
 
 impl<R: Cached> Candidates<R> {
@@ -41,18 +41,23 @@ impl<R: Cached> Candidates<R> {
 
     /// Offers a tile of projected keys.
     pub(super) fn offer_tile(&mut self, rows: &[usize], scratch: &Scratch<R>) {
-        let slots = self.counts.len();
-        // Nearly always no slot takes a key.
-        let tile = Layout { rows: rows.len(), columns: self.least.len(), stride: scratch.stride };
-        self.over.resize(rows.len(), R::ZERO);
-        let (features, terms) = (&scratch.features[..], &scratch.terms[..]);
-        scratch.kernels.most_over(tile, features, terms, &self.least, &mut self.over);
-        for (n, &j) in rows.iter().enumerate() {
-            if self.over[n] > R::ZERO {
-                let row = &features[n * scratch.stride..][..slots];
-                for (m, x) in row.iter().enumerate() {
-                    if *x + terms[n] > self.least[m] {
-                        self.offer(m, *x + terms[n], j);
+        // Nearly always no slot takes a key. Few rows at a time: what must be exceeded rises.
+        const FEW: usize = 16;
+        let (lanes, stride) = (scratch.kernels.lanes, scratch.stride);
+        let vectors = self.least.len() / lanes;
+        self.over.resize(FEW * vectors, 0);
+        for (part, rows) in rows.chunks(FEW).enumerate() {
+            let tile = Layout { rows: rows.len(), columns: self.least.len(), stride };
+            let features = &scratch.features[part * FEW * stride..];
+            let terms = &scratch.terms[part * FEW..];
+            scratch.kernels.columns_over(tile, features, terms, &self.least, &mut self.over);
+            for (n, &j) in rows.iter().enumerate() {
+                for vector in 0..vectors {
+                    let mut over = self.over[n * vectors + vector];
+                    while over != 0 {
+                        let slot = vector * lanes + over.trailing_zeros() as usize;
+                        over &= over - 1;
+                        self.offer(slot, features[n * stride + slot] + terms[n], j);
                     }
                 }
             }

@@ -8,7 +8,7 @@ use super::block::{Block, TurnedView, View};
 use super::lists::Ids;
 use crate::engine::tile::Scratch;
 use crate::map::{Cached, PackedSide};
-use crate::simd::{Kernels, Turn};
+use crate::simd::{Kernels, Prefetch, Turn};
 
 /// Keys that are members of slots; `room` places per slot, of which the first `counts` are taken.
 #[derive(Debug, Clone)]
@@ -138,6 +138,14 @@ impl<R: Cached> Members<R> {
         let Shape { dim, features, .. } = self.shape;
         let (keys, room) = (dim * self.room, features * self.room);
         (&self.keys[slot * keys..][..keys], &self.features[slot * room..][..room])
+    }
+
+    /// Asks for what products with a slot read.
+    pub(super) fn fetch(&self, slot: usize) {
+        let (keys, features) = self.columns(slot);
+        for numbers in [keys, features, self.values_of(slot)] {
+            Prefetch::of(numbers).now();
+        }
     }
 
     /// A slot as gradients need it.

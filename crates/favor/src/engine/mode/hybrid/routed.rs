@@ -40,6 +40,10 @@ pub(super) struct Routes<R> {
     /// Where the members of the slots of a query begin.
     starts_of_members: Vec<usize>,
     shrink: Vec<R>,
+    /// The columns that each row sees: all.
+    seen: Vec<(usize, usize)>,
+    /// Whether a slot has members in the windows of the tile, one for each.
+    close: Vec<bool>,
     /// The last query that each key was counted for.
     stamps: Vec<u32>,
     now: u32,
@@ -68,6 +72,8 @@ impl<R: Cached> Routes<R> {
             targets: vec![],
             starts_of_members: vec![],
             shrink: vec![],
+            seen: vec![],
+            close: vec![false; features],
             stamps: vec![],
             now: 0,
         }
@@ -124,6 +130,15 @@ impl<R: Cached> Routes<R> {
             }
         }
         self.group();
+    }
+
+    /// Asks for the members that a single query will meet: they lie far apart, in a state that is rarely in cache.
+    pub(super) fn fetch(&self, lists: &Lists<R>) {
+        if self.used.len() <= self.slots {
+            for &m in &self.used {
+                lists.members.fetch(m);
+            }
+        }
     }
 
     /// Sorts rows by the slots that they prefer.
@@ -183,11 +198,14 @@ impl<R: Cached> Routes<R> {
         }
         self.multiply(kernels, lists, rows, p);
         self.hide_elsewhere(hybrid, lists, &rows.positions);
-        let Self { weights, estimates, shrink, preferred, starts_of_members: starts, .. } = self;
+        let Self { weights, estimates, shrink, preferred, starts_of_members: starts, seen, .. } =
+            self;
         let (slots, room, width) = (self.slots, self.room, self.width);
         let tile = Layout { rows: rows.rows, columns: width, stride: width };
         shrink.resize(rows.rows, R::ZERO);
-        rows.take_weights(kernels, tile, weights, estimates, None, shrink);
+        seen.clear();
+        seen.resize(rows.rows, (0, width));
+        rows.take_weights(kernels, tile, (weights, estimates), seen, shrink);
         let value_width = rows.value_width();
         let sums = rows.numerators.chunks_mut(value_width).zip(weights.chunks(width));
         for (preferred, (sums, weights)) in preferred.chunks(slots).zip(sums) {
@@ -235,6 +253,13 @@ impl<R: Cached> Routes<R> {
         let (width, room) = (self.width, self.room);
         let members = &lists.members;
         let with_constants = hybrid.norm_scale() != 0.0;
+        let near = hybrid.exact.near;
+        let first = positions[0].saturating_sub(near);
+        let last = positions[positions.len() - 1].saturating_add(near);
+        for &m in &self.used {
+            let mut keys = members.positions(m).iter();
+            self.close[m] = near > 0 && keys.any(|j| (first..=last).contains(j));
+        }
         self.elsewhere.resize(positions.len() * width, false);
         self.stamps.resize(lists.ids.count(), 0);
         for (i, preferred) in self.preferred.chunks(self.slots).enumerate() {
@@ -253,14 +278,22 @@ impl<R: Cached> Routes<R> {
                     let constants = weights.iter_mut().zip(members.constants(m));
                     constants.for_each(|(w, c)| *w = *w + *c);
                 }
-                let keys = members.positions(m).iter().zip(members.ids(m));
-                let elsewhere = self.elsewhere[at..at + room].iter_mut();
-                let pairs = weights.iter_mut().zip(estimates.iter_mut()).zip(elsewhere);
-                for (((w, h), elsewhere), (&j, &id)) in pairs.zip(keys) {
+                let elsewhere = &mut self.elsewhere[at..at + room];
+                let mut any = false;
+                for (elsewhere, &id) in elsewhere.iter_mut().zip(members.ids(m)) {
                     let stamp = &mut self.stamps[id as usize];
-                    *elsewhere = (*stamp == now) | hybrid.is_near(positions[i], j);
-                    *stamp = now;
-                    if *elsewhere {
+                    *elsewhere = std::mem::replace(stamp, now) == now;
+                    any |= *elsewhere;
+                }
+                if self.close[m] {
+                    for (elsewhere, &j) in elsewhere.iter_mut().zip(members.positions(m)) {
+                        *elsewhere |= hybrid.is_near(positions[i], j);
+                        any |= *elsewhere;
+                    }
+                }
+                if any {
+                    let pairs = weights.iter_mut().zip(estimates.iter_mut()).zip(elsewhere);
+                    for ((w, h), _) in pairs.take(members.len(m)).filter(|(_, there)| **there) {
                         (*w, *h) = (hidden(), R::ZERO);
                     }
                 }
@@ -285,6 +318,7 @@ impl<R: Cached> Routes<R> {
                 for (c, _) in elsewhere.iter().enumerate().filter(|(_, elsewhere)| **elsewhere) {
                     hide(w, h, c..c + 1);
                 }
+                (0, count)
             });
         }
     }

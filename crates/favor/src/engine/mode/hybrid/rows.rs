@@ -1,13 +1,16 @@
 //! A tile of queries with its sums, and what a block of exact keys changes in them.
 
 use super::block::{Block, View};
+use super::tile::Hide;
 use super::{Hybrid, Shape, cancelled};
 use crate::Result;
 use crate::engine::mode::forward::normalise;
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{Product, squared_norm};
 use crate::map::Cached;
-use crate::simd::{Aligned, Constants, Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real};
+use crate::simd::{
+    Aligned, Constants, Gemm, GemmTransposed, Kernels, Layout, PairRows, Prefetch, Real,
+};
 use std::cmp::Ordering;
 
 /// The exponent of a query that no key has been seen by: below that of any weight.
@@ -128,7 +131,7 @@ impl<R: Cached> QueryRows<R> {
         (first, last): (usize, usize),
         block: &Block<R>,
         range: (usize, usize),
-        hide: impl FnMut(usize, &mut [R], &mut [R]),
+        hide: Hide<'_, R>,
     ) {
         let dim_padded = self.shape.dim_padded;
         let meeting = Meeting {
@@ -151,12 +154,12 @@ impl<R: Cached> QueryRows<R> {
         &mut self,
         kernels: &Kernels<R>,
         tile: Layout,
-        weights: &mut [R],
-        estimates: &[R],
-        constants: Option<&[R]>,
+        (weights, estimates): (&mut [R], &[R]),
+        seen: &[(usize, usize)],
         shrink: &mut [R],
     ) {
-        self.sums(0, self.rows).take_weights(kernels, tile, weights, estimates, constants, shrink);
+        let mut sums = self.sums(0, self.rows);
+        sums.take_weights(kernels, tile, (weights, estimates), seen, None, shrink);
     }
 
     pub(super) fn value_width(&self) -> usize {
@@ -237,13 +240,21 @@ pub(super) struct Pairs<R: Real> {
     pub(super) weights: Vec<R>,
     pub(super) estimates: Vec<R>,
     pub(super) constants: Vec<R>,
+    /// The columns that each row sees.
+    pub(super) seen: Vec<(usize, usize)>,
     shrink: Vec<R>,
 }
 
 impl<R: Cached> Pairs<R> {
     pub(super) fn new() -> Self {
-        let kernels = R::kernels();
-        Self { kernels, weights: vec![], estimates: vec![], constants: vec![], shrink: vec![] }
+        Self {
+            kernels: R::kernels(),
+            weights: vec![],
+            estimates: vec![],
+            constants: vec![],
+            seen: vec![],
+            shrink: vec![],
+        }
     }
 
     /// Logits and estimates; returns the width of a row.
@@ -271,6 +282,8 @@ impl<R: Cached> Pairs<R> {
             kernels.gemm(&shape(dim, q.1), q.0, &turned.keys[start..], &mut self.weights);
             let right = &turned.features[start..];
             kernels.gemm(&shape(features, p.1), p.0, right, &mut self.estimates);
+            clear_columns(&mut self.weights, columns, width);
+            clear_columns(&mut self.estimates, columns, width);
         } else {
             let shape = |depth: usize, a_row: usize, b_row: usize| GemmTransposed {
                 rows,
@@ -285,6 +298,8 @@ impl<R: Cached> Pairs<R> {
             let depth = features.next_multiple_of(kernels.lanes);
             let right = &block.features[start * f_width..];
             kernels.inner(&shape(depth, p.1, f_width), p.0, right, &mut self.estimates);
+            clear_columns(&mut self.weights, count, width);
+            clear_columns(&mut self.estimates, count, width);
         }
         self.constants.clear();
         self.constants.extend_from_slice(&block.constants[start..end]);
@@ -292,26 +307,30 @@ impl<R: Cached> Pairs<R> {
         width
     }
 
-    /// Puts the weights of a meeting into sums. `hide(row, logits, estimates)` hides the pairs that are not
-    /// exact, by [`hide`].
+    /// Notes which pairs of a meeting are seen.
+    pub(super) fn see(&mut self, width: usize, hide: Hide<'_, R>) {
+        let Self { weights, estimates, seen, .. } = self;
+        let both = weights.chunks_mut(width).zip(estimates.chunks_mut(width));
+        seen.clear();
+        seen.extend(both.enumerate().map(|(i, (w, h))| hide(i, w, h)));
+    }
+
+    /// Puts the weights of a meeting into sums.
     fn correct(
         &mut self,
         width: usize,
         mut sums: RowSums<'_, R>,
         block: &Block<R>,
         (start, end): (usize, usize),
-        mut hide_pairs: impl FnMut(usize, &mut [R], &mut [R]),
+        hide: Hide<'_, R>,
     ) {
         let (rows, count) = (sums.exponents.len(), end - start);
-        let Self { kernels, weights, estimates, constants, shrink } = self;
-        let both = weights.chunks_mut(width).zip(estimates.chunks_mut(width));
-        for (i, (w, h)) in both.enumerate() {
-            hide(w, h, count..width);
-            hide_pairs(i, w, h);
-        }
+        self.see(width, hide);
+        let Self { kernels, weights, estimates, constants, seen, shrink } = self;
         shrink.resize(rows, R::ZERO);
         let tile = Layout { rows, columns: width, stride: width };
-        sums.take_weights(kernels, tile, weights, estimates, Some(constants), shrink);
+        let constants = Some(&constants[..]);
+        sums.take_weights(kernels, tile, (weights, estimates), seen, constants, shrink);
         let value_width = block.shape.value_width;
         let values = &block.values[start * value_width..];
         Product::new(kernels, (weights, width), rows).add_rows(
@@ -327,22 +346,27 @@ impl<R: Cached> RowSums<'_, R> {
         &mut self,
         kernels: &Kernels<R>,
         tile: Layout,
-        weights: &mut [R],
-        estimates: &[R],
+        (weights, estimates): (&mut [R], &[R]),
+        seen: &[(usize, usize)],
         constants: Option<&[R]>,
         shrink: &mut [R],
     ) {
         let Self { exponents, factors, denominators, numerators } = self;
-        kernels.softmax_rows(tile, weights, constants, exponents, denominators, shrink);
+        let mut rows = PairRows { seen, constants, exponents, factors, denominators, shrink };
+        kernels.correct(tile, weights, estimates, &mut rows);
         let value_width = numerators.len() / tile.rows;
-        let rows = numerators.chunks_mut(value_width).zip(factors.iter_mut());
-        for ((own, factor), shrink) in rows.zip(shrink) {
+        for (own, shrink) in numerators.chunks_mut(value_width).zip(rows.shrink) {
             if *shrink != R::ONE {
-                *factor = *factor * *shrink;
                 own.iter_mut().for_each(|v| *v = *v * *shrink);
             }
         }
-        kernels.take_back(tile, weights, estimates, factors, denominators);
+    }
+}
+
+/// Zeros the columns from `first` on.
+pub(super) fn clear_columns<R: Real>(rows: &mut [R], first: usize, width: usize) {
+    if first < width {
+        rows.chunks_mut(width).for_each(|row| row[first..].fill(R::ZERO));
     }
 }
 

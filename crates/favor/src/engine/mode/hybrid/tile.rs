@@ -18,8 +18,9 @@ pub(super) enum Source {
     Slot(usize),
 }
 
-/// Hides pairs that are not exact, or are counted elsewhere: `(row, logits, estimates)`.
-pub(super) type Hide<'a, R> = &'a mut dyn FnMut(usize, &mut [R], &mut [R]);
+/// Hides single pairs that are not exact, or are counted elsewhere: `(row, logits, estimates)`. Returns the first
+/// column that the row sees, and the one after the last.
+pub(super) type Hide<'a, R> = &'a mut dyn FnMut(usize, &mut [R], &mut [R]) -> (usize, usize);
 
 /// What is done where queries and exact keys meet.
 pub(super) trait Visitor<R> {
@@ -68,10 +69,9 @@ pub(super) fn visit_window<R: Cached>(
         if start == end {
             continue;
         }
-        visitor.strip(Source::Window, (first, last), block, (start, end), &mut |i, w, h| {
+        visitor.strip(Source::Window, (first, last), block, (start, end), &mut |i, _, _| {
             let own = range(positions[first + i], positions[first + i]);
-            hide(w, h, 0..own.0 - start);
-            hide(w, h, own.1 - start..w.len());
+            (own.0 - start, own.1 - start)
         });
     }
 }
@@ -93,6 +93,7 @@ pub(super) fn visit_global<R: Cached>(
                         hide(w, h, c..c + 1);
                     }
                 }
+                (0, block.len())
             });
         }
     }
