@@ -10,7 +10,7 @@ const JOBS: &[(&str, &[&str])] = &[
         "Tables",
         &[
             "fit", "predict", "evaluate", "info", "update", "merge", "subtract", "compare",
-            "cluster",
+            "project", "cluster",
         ],
     ),
     ("Transformers", &["convert", "embed", "finetune", "pretrain"]),
