@@ -39,12 +39,21 @@ def machine() -> str:
     return names[0].split(":")[1].strip() if names else platform.processor()
 
 
-def page(
-    figures: dict, heads: list[Setting], model: Setting, task: Setting, tuned: Setting, sizes, seeds
-) -> str:
-    speed = figures["speed"]
+def of_heads(figures: dict, settings: list[Setting], sizes) -> str:
+    errors = table({str(s): [run[str(s)] for run in figures["heads"]] for s in settings}, np.mean)
+    return f"""## Heads
+
+Relative error of a head's output in %, mean over all 72 heads, on {sizes.heads} sequences of {sizes.head_length} tokens from the test part of WikiText-2.
+Queries, keys and values are those of the exact model. Everything learned has seen {sizes.train} sequences of the validation part, a
+quarter of which was held out.
+
+{errors}
+"""
+
+
+def of_model(figures: dict, setting: Setting, sizes) -> str:
     sources = next(iter(figures["model"][0].values()))
-    of_models = {
+    rows = {
         f"{source}: {title}": (source, key, digits, factor)
         for source in sources
         for key, title, digits, factor in (
@@ -52,22 +61,72 @@ def page(
             ("tokens", "error of tokens, %", 1, 100),
         )
     }
-    models = [
+    tables = [
         table({title: figures["model"]}, lambda x, s=source, k=key: x[s][k], digits=d, factor=f)
-        for title, (source, key, d, f) in of_models.items()
+        for title, (source, key, d, f) in rows.items()
     ]
     # One head, then the rows of all.
-    models = "\n".join([models[0], *(m.splitlines()[2] for m in models[1:])])
+    models = "\n".join([tables[0], *(t.splitlines()[2] for t in tables[1:])])
+    return f"""## The whole model
+
+All heads of all layers at once, {setting}, on {sizes.texts} texts of {sizes.length} tokens from each source: the cosine between the
+mean token vector and that of the exact model, and the relative error of the token vectors. Maps were learned on the
+validation part of WikiText-2, so nothing of the State of the Union addresses was learned from.
+
+{models}
+"""
+
+
+def of_tasks(figures: dict, task: Setting, tuned: Setting, sizes) -> str:
     exact = {name: 100 * figures[name][0]["exact"] for name in ("task", "fine-tuned")}
     tasks = table(
         {f"{task}": figures["task"], f"fine-tuned, {tuned}": figures["fine-tuned"]}, lambda x: x
     )
-    errors = table({str(s): [run[str(s)] for run in figures["heads"]] for s in heads}, np.mean)
+    return f"""## A task
+
+STS-B: Spearman correlation with human scores on the development set, × 100. The first row is without fine-tuning: mean of the
+token vectors, then cosine. Exact attention reaches **{exact["task"]:.1f}**. The second row is a model fine-tuned with exact attention
+({sizes.epochs} epochs, both sentences in one input), which reaches **{exact["fine-tuned"]:.1f}** before its attention is replaced; its maps are
+learned in {sizes.fine_tuned_steps} steps. Sentences are so short that a window of the same cost covers nearly all of them: at such lengths
+exact attention is no more work.
+
+{tasks}
+"""
+
+
+def of_speed(figures: dict, setting: Setting, sizes) -> str:
+    speed = figures["speed"]
+    return f"""## Time
+
+Learning the maps of all 72 heads, {setting}, {sizes.steps} steps of 4 × {sizes.head_length} tokens: **{speed["ours"]:.0f} s**, {speed["torch"] / speed["ours"]:.1f} × faster than
+the same form and steps by autograd in PyTorch {version("torch").split("+")[0]} (PyTorch's time is extrapolated from a twentieth of the steps; {speed["threads"]} threads,
+{machine()}; taking turns, best of {sizes.rounds}). Ours includes measuring on held-out sequences, PyTorch's does not.
+"""
+
+
+def page(
+    figures: dict, heads: list[Setting], model: Setting, task: Setting, tuned: Setting, sizes, seeds
+) -> str:
+    """One section for each part that was measured."""
+    sections = {
+        ("heads",): lambda: of_heads(figures, heads, sizes),
+        ("model",): lambda: of_model(figures, model, sizes),
+        ("task", "fine-tuned"): lambda: of_tasks(figures, task, tuned, sizes),
+        ("speed",): lambda: of_speed(figures, heads[0], sizes),
+    }
+    found = [write() for parts, write in sections.items() if all(figures.get(p) for p in parts)]
+    absent = [part for parts in sections for part in parts if not figures.get(part)]
+    note = f"\nNot measured yet: {', '.join(absent)}." if absent else ""
+    spread = (
+        f"Figures with ± are means and standard deviations over {seeds} seeds; those without were measured with\nseed 0."
+        if seeds > 1
+        else "One seed."
+    )
+    body = "\n".join(found)
     return f"""# Learned maps: results
 
 The attention of all-MiniLM-L6-v2 (6 layers of 12 heads of dimension 32) is replaced, and its weights are left alone. Maps
-are learned in {sizes.steps} steps. Figures with ± are means and standard deviations over {seeds} seeds; those without were measured with
-seed 0.
+are learned in {sizes.steps} steps. {spread}{note}
 
 The controls, each on the same data:
 
@@ -82,37 +141,6 @@ The controls, each on the same data:
   was chosen on the training data;
 - **plain mean** of the values.
 
-## Heads
-
-Relative error of a head's output in %, mean over all 72 heads, on {sizes.heads} sequences of {sizes.head_length} tokens from the test part of WikiText-2.
-Queries, keys and values are those of the exact model. Everything learned has seen {sizes.train} sequences of the validation part, a
-quarter of which was held out.
-
-{errors}
-
-## The whole model
-
-All heads of all layers at once, {model}, on {sizes.texts} texts of {sizes.length} tokens from each source: the cosine between the
-mean token vector and that of the exact model, and the relative error of the token vectors. Maps were learned on the
-validation part of WikiText-2, so nothing of the State of the Union addresses was learned from.
-
-{models}
-
-## A task
-
-STS-B: Spearman correlation with human scores on the development set, × 100. The first row is without fine-tuning: mean of the
-token vectors, then cosine. Exact attention reaches **{exact["task"]:.1f}**. The second row is a model fine-tuned with exact attention
-({sizes.epochs} epochs, both sentences in one input), which reaches **{exact["fine-tuned"]:.1f}** before its attention is replaced; its maps are
-learned in {sizes.fine_tuned_steps} steps. Sentences are so short that a window of the same cost covers nearly all of them: at such lengths
-exact attention is no more work.
-
-{tasks}
-
-## Time
-
-Learning the maps of all 72 heads, {heads[0]}, {sizes.steps} steps of 4 × {sizes.head_length} tokens: **{speed["ours"]:.0f} s**, {speed["torch"] / speed["ours"]:.1f} × faster than
-the same form and steps by autograd in PyTorch {version("torch").split("+")[0]} (PyTorch's time is extrapolated from a twentieth of the steps; {speed["threads"]} threads,
-{machine()}; taking turns, best of {sizes.rounds}). Ours includes measuring on held-out sequences, PyTorch's does not.
-
+{body}
 Made by `python bench/learned/run.py --seeds {seeds} --steps {sizes.steps}` with transformers {version("transformers")}.
 """

@@ -75,10 +75,14 @@ class Bench:
         self.subject = Subject()
         folder.mkdir(parents=True, exist_ok=True)
 
+    def kept(self, key: str) -> bool:
+        """Whether an earlier run has measured it."""
+        return (self.folder / f"{key}.json").exists()
+
     def measured(self, key: str, measure: Callable[[], Any]) -> Any:
         """What an earlier run has found, or is measured now."""
         file = self.folder / f"{key}.json"
-        if not file.exists():
+        if not self.kept(key):
             print(key, flush=True)
             start = time.perf_counter()
             file.write_text(json.dumps(measure(), indent=1))
@@ -156,6 +160,9 @@ def main() -> None:
         choices=PARTS,
         help="measure these parts, keep their figures and write no page",
     )
+    parser.add_argument(
+        "--page", action="store_true", help="measure nothing, write the page of the figures kept"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "learned-results.md")
     parser.add_argument(
@@ -180,14 +187,14 @@ def main() -> None:
     }
     figures: dict[str, Any] = {}
     for part in options.only or PARTS:
-        if part == "speed":
-            figures[part] = bench.measured(part, bench.speed)
-            continue
-        measure = of_a_seed[part]
-        figures[part] = [
-            bench.measured(f"{part}-{seed}", partial(measure, seed))
-            for seed in range(options.seeds)
-        ]
+        measures = {part: bench.speed}
+        if part != "speed":
+            of_seed = of_a_seed[part]
+            measures = {f"{part}-{seed}": partial(of_seed, seed) for seed in range(options.seeds)}
+        if options.page:
+            measures = {key: m for key, m in measures.items() if bench.kept(key)}
+        found = [bench.measured(key, measure) for key, measure in measures.items()]
+        figures[part] = found[0] if part == "speed" and found else found
     if options.only:
         return
     text = page(figures, HEADS, MODEL, TASK, FINE_TUNED, sizes, options.seeds)
