@@ -43,7 +43,9 @@ class Record:
         if self.known:
             before, found = self.known.pop(0)
             if before != name:
-                raise SystemExit(f"{self.path} is of another run: it has `{before}` where this one has `{name}`")
+                raise SystemExit(
+                    f"{self.path} is of another run: it has `{before}` where this one has `{name}`"
+                )
             return found
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -179,7 +181,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="short lengths only")
-    parser.add_argument("--record", type=Path, help="go on with what this file has of an interrupted run")
+    parser.add_argument(
+        "--record", type=Path, help="go on with what this file has of an interrupted run"
+    )
     a = parser.parse_args()
     raw = a.out / "benchmarks.jsonl"
     record = a.record or raw
