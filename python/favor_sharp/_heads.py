@@ -406,7 +406,7 @@ class FavorLogistic(_Classes):
     its passes few.
 
     Passes over the samples end when the next would lower the mean loss by less than ``tol``, or after
-    ``max_iter`` of them. A logistic loss is no function of sums, so this head alone has neither
+    ``max_passes`` of them. A logistic loss is no function of sums, so this head alone has neither
     ``partial_fit`` nor ``merge``: samples that are not there cannot be weighed again by new coefficients.
     ``FavorClassifier`` has both.
 
@@ -435,7 +435,7 @@ class FavorLogistic(_Classes):
         folds: int = 4,
         subsample: int = 4096,
         tol: float = 1e-5,
-        max_iter: int = 50,
+        max_passes: int = 50,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
@@ -452,14 +452,14 @@ class FavorLogistic(_Classes):
             random_state=random_state,
         )
         self.tol = tol
-        self.max_iter = max_iter
+        self.max_passes = max_passes
 
     def _more_options(self) -> dict[str, Any]:
         if not (isinstance(self.tol, Real) and self.tol > 0):
             raise ValueError(f"tol={self.tol!r}: a positive number is needed")
-        if not (isinstance(self.max_iter, Integral) and self.max_iter > 0):
-            raise ValueError(f"max_iter={self.max_iter!r}: a positive integer is needed")
-        return {"tolerance": float(self.tol), "passes": int(self.max_iter)}
+        if not (isinstance(self.max_passes, Integral) and self.max_passes > 0):
+            raise ValueError(f"max_passes={self.max_passes!r}: a positive integer is needed")
+        return {"tolerance": float(self.tol), "passes": int(self.max_passes)}
 
 
 __all__ = ["FavorClassifier", "FavorGP", "FavorLogistic", "FavorRidge"]
