@@ -107,6 +107,9 @@
 
 #![deny(rustdoc::broken_intra_doc_links)]
 
+#[macro_use]
+mod named;
+
 mod adapt;
 mod attention;
 mod engine;

@@ -215,9 +215,9 @@ impl Moments {
             });
         }
         if self.count == 0 {
-            self.mean.clone_from(&other.mean)
+            self.mean.clone_from(&other.mean);
         } else {
-            self.mean.iter_mut().zip(&delta).for_each(|(m, d)| *m += share * d)
+            self.mean.iter_mut().zip(&delta).for_each(|(m, d)| *m += share * d);
         }
         self.count += other.count;
         self.weight = weight;

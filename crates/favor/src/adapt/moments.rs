@@ -1,5 +1,6 @@
 //! The statistics of queries and keys, head by head.
 
+use crate::attention::Shapes;
 use crate::engine::tensor::{Scalar, Tensor};
 use crate::{Error, Float, Matrix, Moments, Result};
 use rayon::prelude::*;
@@ -87,22 +88,12 @@ pub(super) fn check_inputs<T: Scalar>(
     k: Tensor<'_, T>,
     mask: Option<&[bool]>,
 ) -> Result<()> {
-    let [batch, _, _, _] = q.shape();
-    let keys = k.shape()[2];
-    let fits = |t: Tensor<'_, T>| {
-        let [b, h, _, d] = t.shape();
-        (b, h, d) == (batch, heads, dim)
-    };
-    if !fits(q) || !fits(k) {
-        let shapes = format!("queries {:?} and keys {:?}", q.shape(), k.shape());
+    let shapes = Shapes { q: q.shape(), k: k.shape(), v: None };
+    shapes.check(false, false, mask)?;
+    let [_, own_heads, _, own_dim] = shapes.q;
+    if (own_heads, own_dim) != (heads, dim) {
         let reason = format!("{shapes} for {heads} heads of dimension {dim}");
         return Err(Error::invalid("tensors", reason));
     }
-    match mask {
-        Some(mask) if mask.len() != batch * keys => {
-            let reason = format!("{} entries for {batch} × {keys} keys", mask.len());
-            Err(Error::invalid("mask", reason))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }

@@ -48,7 +48,7 @@ pub enum Statistics {
 
 impl Default for Statistics {
     fn default() -> Self {
-        Self::Running { keep: 0.9 }
+        Self::Running { keep: MapPolicy::KEEP }
     }
 }
 
@@ -69,17 +69,25 @@ pub struct MapPolicy {
 }
 
 impl MapPolicy {
-    /// One draw, and a running average that keeps 0.9 per call.
+    /// Training calls between two draws, for a layer that is told nothing else.
+    pub const REDRAW: u64 = 1000;
+
+    /// The fraction that a call keeps of a running average, where nothing else is told.
+    pub const KEEP: f64 = 0.9;
+
+    /// One draw, and a running average that keeps [`KEEP`](Self::KEEP) per call.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// When ω is drawn again.
+    #[must_use]
     pub fn redraw(self, redraw: Redraw) -> Self {
         Self { redraw, ..self }
     }
 
     /// Where the statistics come from.
+    #[must_use]
     pub fn statistics(self, statistics: Statistics) -> Self {
         Self { statistics, ..self }
     }

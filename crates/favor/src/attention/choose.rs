@@ -1,15 +1,19 @@
 //! Exact or features, head by head, decided in advance and reported.
 
-use super::head::Head;
+use super::head::{Head, HeadMethod};
 use super::{AttentionOptions, ExactKeys, Method, Qkv, plan::Plan};
-use crate::diagnose::{Estimator, attention_error, break_even, predict};
+use crate::diagnose::{Estimator, attention_error, break_even, predict, relative_error};
 use crate::engine::mode::visible;
 use crate::engine::tensor::{Scalar, Strided};
+use crate::reference::{Mask, exact_attention};
 use crate::{FeatureMap, Float, Matrix, Result};
 use rayon::prelude::*;
 
 /// Number of queries and keys that a prediction looks at.
 const SAMPLE: (usize, usize) = (4, 128);
+
+/// Number of queries at which learned maps are measured, each with all of its keys.
+const MEASURED: usize = 64;
 
 /// How one head of one sequence is computed, and why.
 ///
@@ -25,6 +29,9 @@ pub enum Choice {
     Features {
         /// The prediction.
         predicted_error: f64,
+        /// The keys that are exact in it: those that a learned map was learned with, and none for any other
+        /// map.
+        exact: ExactKeys,
     },
     /// Exactly, because it is no more work at this length.
     ExactIsShort,
@@ -41,16 +48,20 @@ impl Choice {
         !matches!(self, Self::Features { .. })
     }
 
-    /// All keys for an exact head, none for the others, to pass to [`Method::Hybrid`].
+    /// All keys for an exact head, and for the others those that the prediction assumes, to pass to
+    /// [`Method::Hybrid`].
     pub fn exact_keys(&self) -> ExactKeys {
-        if self.is_exact() { ExactKeys::ALL } else { ExactKeys::NONE }
+        match *self {
+            Self::Features { exact, .. } => exact,
+            Self::ExactIsShort | Self::ExactIsNeeded { .. } => ExactKeys::ALL,
+        }
     }
 }
 
 impl std::fmt::Display for Choice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Features { predicted_error } => {
+            Self::Features { predicted_error, .. } => {
                 write!(f, "features (predicted error {:.1} %)", 100.0 * predicted_error)
             }
             Self::ExactIsShort => f.write_str("exact (no slower at this length)"),
@@ -65,6 +76,9 @@ impl std::fmt::Display for Choice {
 /// accurate enough: a head is exact if that is no more work, or if the predicted relative output error,
 /// from a small sample, is above `tolerance`. Choose once and reuse the choices for similar inputs, such
 /// as the steps of a training run.
+///
+/// No closed form predicts the error of a learned map. It is measured at some queries, with the exact keys
+/// that the map was learned with, and causally if it was learned so.
 ///
 /// ```
 /// use favor::{AttentionOptions, Choice, Family, FeatureSpec, Kernel, Method, Moments, Qkv, Rows, Tensor};
@@ -97,45 +111,86 @@ pub(crate) fn choose_all<T: Scalar>(
     options: &AttentionOptions<'_>,
     tolerance: f64,
 ) -> Result<Vec<Choice>> {
-    let method = Method::Features(maps);
+    let exact: Vec<ExactKeys> = maps.iter().map(learned_keys).collect();
+    let method = Method::Hybrid { maps, exact: &exact };
     let plan = Plan::new(&method, &inputs, options)?;
     let heads = plan.heads(&inputs, options).enumerate();
     heads
-        .map(|(place, head)| choose(plan.map(maps, place), head, options.causal, tolerance))
+        .map(|(place, head)| {
+            let map = plan.map(maps, place);
+            let causal =
+                map.learned().is_some_and(|from| from.causal) && head.q.rows == head.k.rows;
+            choose(map, head, &options.causal(options.causal || causal), tolerance)
+        })
         .collect()
+}
+
+/// The exact keys that a map was learned with. Features alone are measured of a map whose head was planned to
+/// be exact.
+fn learned_keys(map: &FeatureMap) -> ExactKeys {
+    map.learned().map(|from| from.exact).filter(|exact| !exact.is_all()).unwrap_or(ExactKeys::NONE)
 }
 
 fn choose<T: Scalar>(
     map: &FeatureMap,
     head: Head<'_, T>,
-    causal: bool,
+    options: &AttentionOptions<'_>,
     tolerance: f64,
 ) -> Result<Choice> {
     let Head { q, k, v, mask, .. } = head;
-    if break_even(q.rows, k.rows, causal) <= map.features() as f64 {
+    let keys = visible(mask, 0, k.rows);
+    let is_short = break_even(q.rows, k.rows, options.causal) <= map.features() as f64;
+    if is_short || keys.is_empty() {
         return Ok(Choice::ExactIsShort);
     }
-    let keys = spaced(visible(mask, 0, k.rows), SAMPLE.1);
-    if keys.is_empty() {
-        return Ok(Choice::ExactIsShort);
-    }
-    let queries = spaced((0..q.rows).collect(), SAMPLE.0);
-    let (q, k, v) = (sample(q, &queries), sample(k, &keys), sample(v, &keys));
-    let prediction = match map.learned() {
-        Some(_) => None,
-        None => predict(&Estimator::of(map)?, q.view(), k.view(), Some(v.view()))?,
-    };
-    let predicted_error = match prediction {
-        // Zero outputs have no relative error: use features.
-        Some(prediction) => prediction.output_error(map.features() as f64).unwrap_or(0.0),
-        // Learned and trigonometric maps have no closed form.
-        None => attention_error(map, q.view(), k.view(), v.view())?,
+    let exact = learned_keys(map);
+    let predicted_error = if map.learned().is_some() {
+        measured_error(map, exact, head, &keys, options)?
+    } else {
+        let keys = spaced(keys, SAMPLE.1);
+        let queries = spaced((0..q.rows).collect(), SAMPLE.0);
+        let (q, k, v) = (sample(q, &queries), sample(k, &keys), sample(v, &keys));
+        match predict(&Estimator::of(map)?, q.view(), k.view(), Some(v.view()))? {
+            // Zero outputs have no relative error: use features.
+            Some(prediction) => prediction.output_error(map.features() as f64).unwrap_or(0.0),
+            // Trigonometric maps have no closed form.
+            None => attention_error(map, q.view(), k.view(), v.view())?,
+        }
     };
     Ok(if predicted_error <= tolerance {
-        Choice::Features { predicted_error }
+        Choice::Features { predicted_error, exact }
     } else {
         Choice::ExactIsNeeded { predicted_error }
     })
+}
+
+/// The relative error of the head's output with these exact keys, at some of its queries.
+fn measured_error<T: Scalar>(
+    map: &FeatureMap,
+    exact: ExactKeys,
+    head: Head<'_, T>,
+    keys: &[usize],
+    options: &AttentionOptions<'_>,
+) -> Result<f64> {
+    let Head { q, k, v, .. } = head;
+    let mut all = vec![T::default(); q.rows * v.columns];
+    HeadMethod::new(map, exact).forward(head, options, &mut all)?;
+    // If there are as many queries as keys, they share their padding.
+    let queries = if q.rows == k.rows { keys.to_vec() } else { (0..q.rows).collect() };
+    let queries = spaced(queries, MEASURED);
+    let out = Matrix::from_fn(queries.len(), v.columns, |n, c| {
+        all[queries[n] * v.columns + c].widen().to_f64()
+    });
+    let (q, k, v) = (sample(q, &queries), sample(k, keys), sample(v, keys));
+    let mut wanted = Matrix::zeros(queries.len(), v.columns());
+    for (n, &i) in queries.iter().enumerate() {
+        let seen = if options.causal { keys.partition_point(|j| *j <= i) } else { keys.len() };
+        let (query, k, v) = (q.view().slice(n, n + 1), k.view(), v.view());
+        let (k, v) = (k.slice(0, seen), v.slice(0, seen));
+        let row = exact_attention(map.kernel(), query, k, v, Mask::none())?;
+        wanted.row_mut(n).copy_from_slice(row.as_slice());
+    }
+    Ok(relative_error(&out, &wanted))
 }
 
 /// At most `most` of the given rows, evenly spaced.

@@ -1,5 +1,6 @@
 //! Which keys of a head are attended exactly; features carry the rest.
 
+use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// The keys that a query attends exactly. Features carry all others, in one normalisation:
@@ -28,7 +29,7 @@ pub struct ExactKeys {
     pub global: usize,
     /// The number of slots that a query prefers.
     pub slots: usize,
-    /// The number of members per slot.
+    /// The number of members per slot. If there are fewer keys, all are members.
     pub members: usize,
 }
 
@@ -44,16 +45,19 @@ impl ExactKeys {
     pub const BLOCK: usize = 48;
 
     /// A window: keys at most this far away.
+    #[must_use]
     pub const fn near(self, near: usize) -> Self {
         Self { near, ..self }
     }
 
     /// Keys that are exact for every query.
+    #[must_use]
     pub const fn global(self, global: usize) -> Self {
         Self { global, ..self }
     }
 
     /// The members of the slots that a query prefers: how many slots, and how many members of each.
+    #[must_use]
     pub const fn routed(self, slots: usize, members: usize) -> Self {
         Self { slots, members, ..self }
     }
@@ -71,6 +75,25 @@ impl ExactKeys {
     /// Whether queries are routed to members of slots.
     pub fn is_routed(&self) -> bool {
         self.slots > 0 && self.members > 0
+    }
+
+    /// Whether there is a window, which needs as many queries as keys.
+    pub(crate) fn has_window(&self) -> bool {
+        self.near > 0 && !self.is_all()
+    }
+
+    /// Refuses more preferred slots than a map has features.
+    pub(crate) fn check(&self, features: usize) -> Result<()> {
+        if self.slots <= features {
+            return Ok(());
+        }
+        let reason = format!("{} preferred slots of {features} features", self.slots);
+        Err(Error::invalid("exact keys", reason))
+    }
+
+    /// Whether the map decides which keys they are: its slots do, and its errors at each key.
+    pub(crate) fn depend_on_map(&self) -> bool {
+        self.global > 0 || self.is_routed()
     }
 
     /// The maximum number of exact keys per query, with duplicates counted twice.

@@ -1,7 +1,7 @@
 //! How attention is computed: exactly, by features, or by features with exact keys.
 
 use super::plan::Plan;
-use super::{AttentionOptions, ExactKeys};
+use super::{AttentionOptions, ExactKeys, Shapes};
 use crate::{FeatureMap, Kernel, Result};
 
 /// How attention is computed.
@@ -50,13 +50,14 @@ impl<'a> Method<'a> {
     /// assert!(method.check([q, k, k], &options.causal(true)).is_err());
     /// ```
     pub fn check(&self, shapes: [[usize; 4]; 3], options: &AttentionOptions<'_>) -> Result<()> {
-        Plan::of_shapes(self, shapes, options).map(|_| ())
+        let [q, k, v] = shapes;
+        Plan::of_shapes(self, Shapes { q, k, v: Some(v) }, options).map(|_| ())
     }
 
     /// Whether any head has a window, which needs as many queries as keys.
     pub(super) fn has_window(&self) -> bool {
         match self {
-            Self::Hybrid { exact, .. } => exact.iter().any(|e| e.near > 0 && !e.is_all()),
+            Self::Hybrid { exact, .. } => exact.iter().any(ExactKeys::has_window),
             _ => false,
         }
     }

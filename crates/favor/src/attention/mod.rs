@@ -6,12 +6,14 @@ mod head;
 mod method;
 mod options;
 mod plan;
+mod shapes;
 
 pub(crate) use choose::choose_all;
 pub use choose::{Choice, choose_heads};
 pub use exact_keys::ExactKeys;
 pub use method::Method;
 pub use options::AttentionOptions;
+pub(crate) use shapes::Shapes;
 
 use crate::Result;
 use crate::engine::tensor::{Scalar, Tensor};

@@ -35,26 +35,31 @@ impl<'a> AttentionOptions<'a> {
     }
 
     /// Whether a query sees only its own and earlier keys.
+    #[must_use]
     pub fn causal(self, causal: bool) -> Self {
         Self { causal, ..self }
     }
 
     /// `batch × keys`, false where a key is padding; or `None`, as without this call.
+    #[must_use]
     pub fn key_mask(self, mask: Option<&'a [bool]>) -> Self {
         Self { key_mask: mask, ..self }
     }
 
     /// Where packed sequences start and end.
+    #[must_use]
     pub fn offsets(self, offsets: Option<&'a [usize]>) -> Self {
         Self { offsets, ..self }
     }
 
     /// The number of threads.
+    #[must_use]
     pub fn threads(self, threads: Option<usize>) -> Self {
         Self { threads, ..self }
     }
 
     /// The flag that ends the call early.
+    #[must_use]
     pub fn cancel(self, cancel: Option<&'a AtomicBool>) -> Self {
         Self { cancel, ..self }
     }

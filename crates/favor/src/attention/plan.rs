@@ -3,7 +3,7 @@
 use super::head::{Head, HeadMethod};
 use super::method::Method;
 use super::options::AttentionOptions;
-use super::{Gradients, Qkv};
+use super::{ExactKeys, Gradients, Qkv, Shapes};
 use crate::engine::mode::{HeadGradients, HeadInputs};
 use crate::engine::tensor::{Scalar, Strided, Tensor};
 use crate::{Error, FeatureMap, Result, threads};
@@ -33,16 +33,17 @@ impl Plan {
         inputs: &Qkv<'_, T>,
         options: &AttentionOptions<'_>,
     ) -> Result<Self> {
-        Self::of_shapes(method, [inputs.q.shape(), inputs.k.shape(), inputs.v.shape()], options)
+        Self::of_shapes(method, Shapes::of(inputs), options)
     }
 
     pub(super) fn of_shapes(
         method: &Method<'_>,
-        [q, k, v]: [[usize; 4]; 3],
+        shapes: Shapes,
         options: &AttentionOptions<'_>,
     ) -> Result<Self> {
-        check_shapes(q, k, v, method, options)?;
-        let [batch, heads, queries, _] = q;
+        shapes.check(method.has_window(), options.causal, options.key_mask)?;
+        let Shapes { q, k, .. } = shapes;
+        let [batch, heads, ..] = q;
         let sequences = sequences(q, k, options)?;
         let all = (0..batch).flat_map(|b| (0..heads).map(move |h| (b, h)));
         let parts = all.flat_map(|(batch, head)| {
@@ -50,7 +51,7 @@ impl Plan {
             sequences.iter().map(part)
         });
         let parts = parts.collect();
-        let plan = Self { shape: [batch, heads, queries, v[3]], keys: k[2], parts };
+        let plan = Self { shape: shapes.output(), keys: k[2], parts };
         plan.check_method(method, q[3])?;
         Ok(plan)
     }
@@ -69,7 +70,7 @@ impl Plan {
             let reason = format!("a map of dimension {} for heads of {dim}", map.dim());
             return Err(Error::invalid("maps", reason));
         }
-        let Method::Hybrid { exact, .. } = method else { return Ok(()) };
+        let Method::Hybrid { exact, .. } = *method else { return Ok(()) };
         if ![1, heads, self.parts.len()].contains(&exact.len()) {
             let reason = format!(
                 "{} entries for {heads} heads and {} sequences",
@@ -78,14 +79,9 @@ impl Plan {
             );
             return Err(Error::invalid("exact keys", reason));
         }
-        let features = maps.iter().map(FeatureMap::features).min().unwrap_or(0);
-        match exact.iter().find(|e| e.slots > features) {
-            Some(e) => {
-                let reason = format!("{} preferred slots of {features} features", e.slots);
-                Err(Error::invalid("exact keys", reason))
-            }
-            None => Ok(()),
-        }
+        // Maps of different sizes: the slots of a head are those of its own map.
+        let check = |place| self.exact(exact, place).check(self.map(maps, place).features());
+        (0..self.parts.len()).try_for_each(check)
     }
 
     /// The map of the head with this index.
@@ -94,19 +90,22 @@ impl Plan {
         &maps[(batch * self.shape[1] + head) % maps.len()]
     }
 
+    /// The exact keys of the head with this index.
+    fn exact(&self, exact: &[ExactKeys], place: usize) -> ExactKeys {
+        match exact.len() {
+            1 => exact[0],
+            n if n == self.parts.len() => exact[place],
+            _ => exact[self.parts[place].head],
+        }
+    }
+
     /// How the head with this index is computed.
     pub(super) fn method<'m>(&self, method: &Method<'m>, place: usize) -> HeadMethod<'m> {
         match method {
             Method::Exact(kernel) => HeadMethod::Exact(*kernel),
             Method::Features(maps) => HeadMethod::Features(self.map(maps, place)),
             Method::Hybrid { maps, exact } => {
-                let map = self.map(maps, place);
-                let exact = match exact.len() {
-                    1 => exact[0],
-                    n if n == self.parts.len() => exact[place],
-                    _ => exact[self.parts[place].head],
-                };
-                HeadMethod::new(map, exact)
+                HeadMethod::new(self.map(maps, place), self.exact(exact, place))
             }
         }
     }
@@ -165,12 +164,7 @@ impl Plan {
         options: &AttentionOptions<'_>,
         one: impl Fn(usize, HeadInputs<'_, T>, HeadGradients<'_, T>) -> Result<()> + Sync,
     ) -> Result<Gradients<T>> {
-        for (what, shape) in [("output", out.shape()), ("output gradient", out_gradient.shape())] {
-            if shape != self.shape {
-                let reason = format!("shape {shape:?} where {:?} is needed", self.shape);
-                return Err(Error::invalid(what, reason));
-            }
-        }
+        Shapes::of(inputs).check_outputs(out.shape(), out_gradient.shape())?;
         let Qkv { q, k, v } = inputs;
         let zeros = |shape: [usize; 4]| vec![T::default(); shape.iter().product()];
         let mut g = Gradients { q: zeros(q.shape()), k: zeros(k.shape()), v: zeros(v.shape()) };
@@ -223,39 +217,6 @@ impl SequenceHead {
     fn keys_of<'a, T: Scalar>(&self, tensor: Tensor<'a, T>) -> Strided<'a, T> {
         tensor.head(self.batch, self.head, self.keys.0, self.keys.1)
     }
-}
-
-fn check_shapes(
-    q: [usize; 4],
-    k: [usize; 4],
-    v: [usize; 4],
-    method: &Method<'_>,
-    options: &AttentionOptions<'_>,
-) -> Result<()> {
-    let invalid = |what, reason| Err(Error::invalid(what, reason));
-    let [batch, _, length, dim] = q;
-    if q.contains(&0) || k.contains(&0) || v.contains(&0) {
-        let reason = format!("empty axis in queries {q:?}, keys {k:?}, values {v:?}");
-        return invalid("tensors", reason);
-    }
-    if k[..2] != q[..2] || k[3] != dim || v[..3] != k[..3] {
-        let reason = format!("queries {q:?}, keys {k:?} and values {v:?} do not fit");
-        return invalid("tensors", reason);
-    }
-    if method.has_window() && length != k[2] {
-        let reason = format!("a window with {length} queries and {} keys", k[2]);
-        return invalid("tensors", reason);
-    }
-    if options.causal && length != k[2] {
-        return invalid("tensors", format!("causal with {length} queries and {} keys", k[2]));
-    }
-    if let Some(mask) = options.key_mask
-        && mask.len() != batch * k[2]
-    {
-        let reason = format!("{} entries for {batch} × {} keys", mask.len(), k[2]);
-        return invalid("key mask", reason);
-    }
-    Ok(())
 }
 
 type Range = (usize, usize);

@@ -13,6 +13,8 @@
 /// // An exact window alone of ±64 keys costs as much as the features.
 /// assert_eq!(head.window(0.0, false), 64);
 /// assert_eq!(Operations { features: 0, ..head }.per_token(129.0), 129.0 * 64.0);
+/// // Here an exact key takes as much as a feature: half of it for its weight, half for its estimate.
+/// assert_eq!(head.in_features(33.0), 64.0 + 33.0);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operations {
@@ -29,6 +31,12 @@ impl Operations {
     pub fn per_token(&self, exact_keys: f64) -> f64 {
         let (features, key) = (self.features as f64, (self.dim + self.values) as f64);
         2.0 * features * key + exact_keys * (key + features)
+    }
+
+    /// How many features alone take as many multiply-adds: what [`break_even`](super::break_even) compares
+    /// with exact attention.
+    pub fn in_features(&self, exact_keys: f64) -> f64 {
+        self.per_token(exact_keys) / (2 * (self.dim + self.values)) as f64
     }
 
     /// The width of an exact window alone that takes as many multiply-adds.

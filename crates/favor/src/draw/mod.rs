@@ -24,79 +24,31 @@ pub(crate) use normal::quantile as normal_quantile;
 pub use stream::Stream;
 
 use crate::{Error, Matrix, Result};
-use serde::{Deserialize, Serialize};
-use std::{fmt, str::FromStr};
 use stream::Purpose;
 
-/// How the rows of ω depend on one another. Each row alone is always N(0, I).
-///
-/// ```
-/// use favor::{Coupling, Family, FeatureSpec};
-/// let spec = FeatureSpec::new(Family::Balanced, 64);
-/// assert_eq!(spec.coupling, Coupling::Orthogonal);
-/// assert_eq!(spec.coupling("simplex".parse()?).coupling, Coupling::Simplex);
-/// # Ok::<(), favor::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(try_from = "String", into = "&'static str")]
-pub enum Coupling {
-    /// Independent rows: the baseline.
-    Iid,
-    /// Blocks of d rows at right angles, with independent lengths.
-    #[default]
-    Orthogonal,
-    /// Blocks of d rows at equal obtuse angles, with independent lengths.
-    Simplex,
-    /// Orthogonal rows, each followed by its negative.
-    Antithetic,
-    /// A scrambled Sobol sequence. It pays off only with many rows for its dimension.
-    Sobol,
-}
-
-impl Coupling {
-    /// Every coupling.
-    pub const ALL: [Coupling; 5] =
-        [Self::Iid, Self::Orthogonal, Self::Simplex, Self::Antithetic, Self::Sobol];
-
-    /// The name, as text and files spell it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Iid => "iid",
-            Self::Orthogonal => "orthogonal",
-            Self::Simplex => "simplex",
-            Self::Antithetic => "antithetic",
-            Self::Sobol => "sobol",
-        }
-    }
-}
-
-impl From<Coupling> for &'static str {
-    fn from(coupling: Coupling) -> Self {
-        coupling.name()
-    }
-}
-
-impl TryFrom<String> for Coupling {
-    type Error = Error;
-    fn try_from(name: String) -> Result<Self> {
-        name.parse()
-    }
-}
-
-impl fmt::Display for Coupling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Coupling {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|coupling| coupling.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::invalid("coupling", format!("{name:?} is none of {names}"))
-        })
+named! {
+    "coupling"
+    /// How the rows of ω depend on one another. Each row alone is always N(0, I).
+    ///
+    /// ```
+    /// use favor::{Coupling, Family, FeatureSpec};
+    /// let spec = FeatureSpec::new(Family::Balanced, 64);
+    /// assert_eq!(spec.coupling, Coupling::Orthogonal);
+    /// assert_eq!(spec.coupling("simplex".parse()?).coupling, Coupling::Simplex);
+    /// # Ok::<(), favor::Error>(())
+    /// ```
+    pub enum Coupling {
+        /// Independent rows: the baseline.
+        Iid: "iid",
+        /// Blocks of d rows at right angles, with independent lengths.
+        #[default]
+        Orthogonal: "orthogonal",
+        /// Blocks of d rows at equal obtuse angles, with independent lengths.
+        Simplex: "simplex",
+        /// Orthogonal rows, each followed by its negative.
+        Antithetic: "antithetic",
+        /// A scrambled Sobol sequence. It pays off only with many rows for its dimension.
+        Sobol: "sobol",
     }
 }
 
@@ -183,7 +135,7 @@ mod tests {
         let message = "Sobol".parse::<Coupling>().unwrap_err().to_string();
         assert_eq!(
             message,
-            r#"coupling: "Sobol" is none of iid, orthogonal, simplex, antithetic, sobol"#
+            "coupling: 'Sobol' is none of iid, orthogonal, simplex, antithetic, sobol"
         );
     }
 

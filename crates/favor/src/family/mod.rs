@@ -13,7 +13,7 @@ mod sade;
 mod sde;
 
 use crate::parameters::check_dims;
-use crate::{Error, Matrix, Moments, Parameters, Result};
+use crate::{Matrix, Moments, Parameters, Result};
 use serde::{Deserialize, Serialize};
 
 /// Variances below this fraction of the average are raised to it, so that constant columns, duplicate
@@ -113,34 +113,7 @@ impl Family {
     }
 }
 
-impl From<Family> for &'static str {
-    fn from(family: Family) -> Self {
-        family.name()
-    }
-}
-
-impl TryFrom<String> for Family {
-    type Error = Error;
-    fn try_from(name: String) -> Result<Self> {
-        name.parse()
-    }
-}
-
-impl std::fmt::Display for Family {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl std::str::FromStr for Family {
-    type Err = Error;
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|f| f.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::invalid("family", format!("'{name}' is none of {names}"))
-        })
-    }
-}
+by_name! { "family" Family }
 
 /// The floor of a direction's variance, given the traces of its own side's moment and of the other's: a
 /// side that is all zeros borrows the other's, and two such sides use one.

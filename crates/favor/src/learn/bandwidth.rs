@@ -5,7 +5,7 @@ use crate::{Error, FeatureSpec, Kernel, Moments, Result};
 use serde::{Deserialize, Serialize};
 
 /// The fewest rows that a bandwidth is chosen on.
-const LEAST_ROWS: usize = 8;
+pub(super) const LEAST_ROWS: usize = 8;
 
 /// The kernel `exp(−‖u−v‖²/(2h²))` of bandwidth `h`.
 ///
@@ -23,7 +23,7 @@ pub fn gaussian(bandwidth: f64) -> Result<Kernel> {
 }
 
 /// The paper's ten bandwidths, equally far apart in logarithm from 10⁻² to 10², in ascending order.
-/// Its σ, which multiplies the vectors, is their reciprocal.
+/// The paper multiplies the vectors by their reciprocals.
 pub fn bandwidths() -> Vec<f64> {
     (0..10).map(|k| 10_f64.powf(-2.0 + 4.0 * f64::from(k) / 9.0)).collect()
 }

@@ -15,17 +15,24 @@ use std::sync::OnceLock;
 
 const KIND: Kind = Kind::new("favor.model", "model with a head", 1);
 
-/// What a model fits behind its features.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HeadKind {
-    /// Ridge regression, of numbers or of one-hot classes.
-    #[default]
-    Ridge,
-    /// A Gaussian process: ridge regression that knows its variance.
-    Gp,
-    /// Logistic regression. It needs all rows at once.
-    Logistic,
+named! {
+    "head"
+    /// What a model fits behind its features.
+    ///
+    /// ```
+    /// use favor::learn::HeadKind;
+    /// assert_eq!("gp".parse(), Ok(HeadKind::Gp));
+    /// assert_eq!(HeadKind::ALL.map(HeadKind::name), ["ridge", "gp", "logistic"]);
+    /// ```
+    pub enum HeadKind {
+        /// Ridge regression, of numbers or of one-hot classes.
+        #[default]
+        Ridge: "ridge",
+        /// A Gaussian process: ridge regression that knows its variance.
+        Gp: "gp",
+        /// Logistic regression. It needs all rows at once.
+        Logistic: "logistic",
+    }
 }
 
 /// How to fit a [`HeadModel`].
@@ -71,11 +78,11 @@ pub struct HeadOptions {
 }
 
 fn tolerance() -> f64 {
-    LogisticOptions::default().tolerance
+    LogisticOptions::TOLERANCE
 }
 
 fn passes() -> usize {
-    LogisticOptions::default().passes
+    LogisticOptions::PASSES
 }
 
 impl Default for HeadOptions {
@@ -102,87 +109,104 @@ impl Default for HeadOptions {
 
 impl HeadOptions {
     /// Another head.
+    #[must_use]
     pub fn head(self, head: HeadKind) -> Self {
         Self { head, ..self }
     }
 
     /// Another basis.
+    #[must_use]
     pub fn basis(self, basis: impl Into<Basis>) -> Self {
         Self { bases: vec![basis.into()], ..self }
     }
 
     /// Bases to compare.
+    #[must_use]
     pub fn bases(self, bases: Vec<Basis>) -> Self {
         Self { bases, ..self }
     }
 
     /// Another shape of the kernel.
+    #[must_use]
     pub fn shape(self, shape: KernelShape) -> Self {
         Self { shapes: vec![shape], ..self }
     }
 
     /// Shapes to compare.
+    #[must_use]
     pub fn shapes(self, shapes: Vec<KernelShape>) -> Self {
         Self { shapes, ..self }
     }
 
     /// Landmarks, waves and balanced features, compared by the folds.
+    #[must_use]
     pub fn auto(self) -> Self {
         let random = [Family::Trig, Family::Balanced].map(Basis::Random);
         Self { bases: [vec![Basis::Nystrom], random.to_vec()].concat(), ..self }
     }
 
     /// Another number of features.
+    #[must_use]
     pub fn features(self, features: usize) -> Self {
         Self { features, ..self }
     }
 
-    /// A given bandwidth.
-    pub fn bandwidth(self, bandwidth: f64) -> Self {
-        Self { bandwidth: Some(bandwidth), ..self }
+    /// A given bandwidth; chosen by the folds when `None`.
+    #[must_use]
+    pub fn bandwidth(self, bandwidth: Option<f64>) -> Self {
+        Self { bandwidth, ..self }
     }
 
-    /// A given penalty.
-    pub fn penalty(self, penalty: f64) -> Self {
-        Self { penalty: Some(penalty), ..self }
+    /// A given penalty; chosen by the folds, or the evidence of a Gaussian process, when `None`.
+    #[must_use]
+    pub fn penalty(self, penalty: Option<f64>) -> Self {
+        Self { penalty, ..self }
     }
 
     /// Whether a bandwidth per column is learned.
+    #[must_use]
     pub fn metric(self, metric: bool) -> Self {
         Self { metric, ..self }
     }
 
     /// Whether columns are brought to mean 0 and variance 1.
+    #[must_use]
     pub fn standardise(self, standardise: bool) -> Self {
         Self { standardise, ..self }
     }
 
     /// Whether the columns themselves come before the features.
+    #[must_use]
     pub fn linear(self, linear: bool) -> Self {
         Self { linear, ..self }
     }
 
     /// Another number of folds.
+    #[must_use]
     pub fn folds(self, folds: usize) -> Self {
         Self { folds, ..self }
     }
 
     /// The most different rows that designs are compared on.
+    #[must_use]
     pub fn sample(self, sample: usize) -> Self {
         Self { sample, ..self }
     }
 
     /// Another seed.
+    #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
     /// The decrease of the mean loss that is not worth another pass of a logistic head.
+    #[must_use]
     pub fn tolerance(self, tolerance: f64) -> Self {
         Self { tolerance, ..self }
     }
 
     /// The most passes of a logistic head.
+    #[must_use]
     pub fn passes(self, passes: usize) -> Self {
         Self { passes, ..self }
     }
@@ -279,13 +303,8 @@ impl HeadModel {
             Known::Nothing => Known::Nothing,
         };
         let shares: Option<Vec<f64>> = weights.map(|w| chosen.iter().map(|&i| w[i]).collect());
-        let sample = Sample {
-            rows: part.view(),
-            known: part_known,
-            outcome: &outcome,
-            weights: shares.as_deref(),
-            folds: options.folds,
-        };
+        let sample = Sample::new(part.view(), part_known, &outcome, options.folds)
+            .weights(shares.as_deref());
         let (spec, trials) = choose(options, &sample, &moments)?;
         let design = spec.fit(&moments, part.view())?;
         let mut sums = GramSums::new(&design, outcome.clone(), options.folds)?;
@@ -562,11 +581,11 @@ fn logistic<T: Float>(
         return Err(Error::invalid("targets", "a logistic regression needs classes"));
     };
     let report = sums.ridge(&RidgeOptions::default())?.report;
-    let mut logistic = LogisticOptions::default()
-        .start(report.penalty)
+    let logistic = LogisticOptions::default()
+        .penalty(options.penalty)
+        .start(Some(report.penalty))
         .tolerance(options.tolerance)
         .passes(options.passes);
-    logistic.penalty = options.penalty;
     let mut fit = LogisticFit::new(sums, &logistic)?;
     loop {
         let mut pass = fit.pass();

@@ -47,36 +47,43 @@ impl Default for FitOptions {
 
 impl FitOptions {
     /// Another family.
+    #[must_use]
     pub fn family(self, family: Family) -> Self {
         Self { family, ..self }
     }
 
     /// Another number of features.
+    #[must_use]
     pub fn features(self, features: usize) -> Self {
         Self { features, ..self }
     }
 
     /// Another coupling.
+    #[must_use]
     pub fn coupling(self, coupling: Coupling) -> Self {
         Self { coupling, ..self }
     }
 
     /// Another seed.
+    #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
     /// A given bandwidth, or another way to choose it.
+    #[must_use]
     pub fn bandwidth(self, bandwidth: impl Into<Bandwidth>) -> Self {
         Self { bandwidth: bandwidth.into(), ..self }
     }
 
     /// Whether coordinates are brought to mean 0 and variance 1.
+    #[must_use]
     pub fn standardise(self, standardise: bool) -> Self {
         Self { standardise, ..self }
     }
 
     /// The most rows that a bandwidth is chosen on.
+    #[must_use]
     pub fn sample(self, sample: usize) -> Self {
         Self { sample, ..self }
     }

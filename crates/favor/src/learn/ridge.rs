@@ -34,7 +34,7 @@ pub enum Penalty {
 ///
 /// ```
 /// use favor::learn::{Penalty, RidgeOptions};
-/// let options = RidgeOptions::default().penalty(Penalty::Fixed(0.1)).features(256);
+/// let options = RidgeOptions::default().penalty(Penalty::Fixed(0.1)).features(Some(256));
 /// assert_eq!(options.features, Some(256));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -48,13 +48,15 @@ pub struct RidgeOptions {
 
 impl RidgeOptions {
     /// Another way to choose the penalty.
+    #[must_use]
     pub fn penalty(self, penalty: Penalty) -> Self {
         Self { penalty, ..self }
     }
 
-    /// Only the first `features` features.
-    pub fn features(self, features: usize) -> Self {
-        Self { features: Some(features), ..self }
+    /// Only the first so many features; all when `None`.
+    #[must_use]
+    pub fn features(self, features: Option<usize>) -> Self {
+        Self { features, ..self }
     }
 }
 

@@ -1,17 +1,17 @@
 //! The bandwidth of a head, and the choice among designs: by the folds of the head itself, on a sample.
 
+use super::bandwidth::LEAST_ROWS;
 use super::{Basis, DesignSpec, GramSums, Known, Outcome, RidgeOptions};
 use crate::{Error, Moments, Result, Rows};
 use serde::{Deserialize, Serialize};
 
 /// The most features that bandwidths are compared with.
 const FEATURES: usize = 512;
-/// The fewest rows that a bandwidth is chosen on.
-const LEAST_ROWS: usize = 8;
 
 /// A sample of rows with what is known of them, to choose a design on. The order of the rows has nothing to
 /// do with them.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Sample<'a> {
     /// The rows as they come.
     pub rows: Rows<'a, f64>,
@@ -51,7 +51,18 @@ pub fn head_bandwidths(dim: usize) -> Vec<f64> {
     (0..8).map(|k| root * (low + (high - low) * f64::from(k) / 7.0).exp()).collect()
 }
 
-impl Sample<'_> {
+impl<'a> Sample<'a> {
+    /// Rows of equal weight, scored by so many folds.
+    pub fn new(rows: Rows<'a, f64>, known: Known<'a>, outcome: &'a Outcome, folds: usize) -> Self {
+        Self { rows, known, outcome, weights: None, folds }
+    }
+
+    /// One weight per row.
+    #[must_use]
+    pub fn weights(self, weights: Option<&'a [f64]>) -> Self {
+        Self { weights, ..self }
+    }
+
     /// The score of a ridge head with this design over the folds of the sample, with at most 512 features.
     pub fn score(&self, spec: &DesignSpec, moments: &Moments) -> Result<DesignTrial> {
         let least = LEAST_ROWS.max(self.folds);
@@ -116,7 +127,7 @@ impl Sample<'_> {
     /// let y = Matrix::from_fn(600, 1, |i, _| (4.0 * rows[(i, 0)]).sin() * rows[(i, 1)]);
     /// let outcome = Outcome::Numbers(vec![Scaling::IDENTITY]);
     /// let known = Known::Numbers(y.view());
-    /// let sample = Sample { rows: rows.view(), known, outcome: &outcome, weights: None, folds: 4 };
+    /// let sample = Sample::new(rows.view(), known, &outcome, 4);
     /// let specs = [DesignSpec::new(64), DesignSpec::new(64).basis(Family::Trig)];
     /// let (best, trials) = sample.choose(&specs, &Moments::of(rows.view())?)?;
     /// assert!(best.score > 0.9 && trials.len() == 20);

@@ -55,3 +55,29 @@ pub(super) fn cycle(step: usize, steps: usize) -> f64 {
     let cosine = |t: f64| 0.5 - 0.5 * (std::f64::consts::PI * t).cos();
     if at < RISE { cosine(at / RISE) } else { 1.0 - cosine((at - RISE) / (1.0 - RISE)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a gradient a step goes the fraction `pull · rate` of the way back; with one, it is also less far
+    /// from the start than without the pull.
+    #[test]
+    fn the_pull_is_towards_the_start() {
+        let (start, far) = ([1.0, -2.0, 0.5], [3.0, -2.5, 0.5]);
+        let step = |gradient: [f64; 3], pull: f64| {
+            let mut values = far;
+            Adam::new(3).step(&mut values, &gradient, &start, 0.1, pull);
+            values
+        };
+        for ((v, f), s) in step([0.0; 3], 0.6).iter().zip(far).zip(start) {
+            assert!((v - s - (1.0 - 0.06) * (f - s)).abs() < 1e-12, "{v}");
+        }
+        assert_eq!(step([0.0; 3], 0.0), far);
+        // The gradient leads away from the start; where the number is still at it, nothing pulls.
+        let (free, pulled) = (step([-1.0, 1.0, -1.0], 0.0), step([-1.0, 1.0, -1.0], 0.6));
+        let distance = |values: [f64; 3], l: usize| (values[l] - start[l]).abs();
+        assert!((0..2).all(|l| distance(pulled, l) < distance(free, l)), "{pulled:?} {free:?}");
+        assert_eq!(pulled[2], free[2]);
+    }
+}

@@ -1,6 +1,7 @@
-"""Gradients of the objective by PyTorch's autograd, for the cases that a test of this room writes.
+"""Gradients of the objective by PyTorch's autograd, for the cases that a test of this room prints.
 
-cargo test -p favor --lib cases_as_json -- --ignored --nocapture | python autograd.py > autograd.json
+FAVOR_AUTOGRAD=1 cargo test -p favor --lib gradient_is_that_of_autograd -- --nocapture | python autograd.py > new.json
+mv new.json autograd.json
 """
 
 import json

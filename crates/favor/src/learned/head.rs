@@ -7,12 +7,12 @@ use super::numbers::{Coordinates, Numbers};
 use super::options::LearnOptions;
 use super::probes::{ProbeRows, probes};
 use super::sequence::{Raw, Sequence};
-use super::weights::{View, Weights};
-use super::{HeadReport, Kept, LearnedHead};
-use crate::diagnose::Operations;
+use super::weights::{OFF, View, Weights};
+use super::{HeadReport, Kept, LearnedHead, Recommended};
+use crate::diagnose::{Operations, break_even};
 use crate::draw::Stream;
 use crate::map::{Learned, LearnedFrom, Probes};
-use crate::{ExactKeys, FeatureMap, FeatureSpec, Matrix, Moments, Result, Side};
+use crate::{Error, ExactKeys, FeatureMap, FeatureSpec, Matrix, Moments, Result, Side};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -35,15 +35,12 @@ const OUTPUTS_RISE: f64 = 0.1;
 /// Queries by which keys are judged.
 const PROBES: usize = 16;
 
-/// A logarithm by which features are lowered to switch them off: they then vanish compared with any exact
-/// key.
-const OFF: f64 = 1000.0;
-
 /// The sequences of one head, split.
 pub(super) struct HeadData {
     pub(super) train: Vec<Raw>,
     pub(super) held_out: Vec<Raw>,
     pub(super) causal: bool,
+    pub(super) has_windows: bool,
 }
 
 type R = f32;
@@ -57,6 +54,7 @@ pub(super) struct Head<'a> {
     spec: FeatureSpec,
     options: &'a LearnOptions<'a>,
     causal: bool,
+    has_windows: bool,
     moments: (Moments, Moments),
     /// Coordinates of queries and keys: they depend on the moments, not on the number of features.
     query: Coordinates,
@@ -78,6 +76,23 @@ pub(super) struct Found {
     steps: usize,
 }
 
+impl Found {
+    pub(super) fn features(&self) -> usize {
+        self.numbers.shape.features
+    }
+}
+
+/// What is best with given exact keys: the start, what was learned from it, or the exact keys alone.
+pub(super) struct Best<'f> {
+    pub(super) kept: Kept,
+    pub(super) found: &'f Found,
+    pub(super) score: Score,
+    /// The score of the start.
+    pub(super) start: Score,
+    /// The error of the exact keys alone, if there are any.
+    pub(super) alone: Option<f64>,
+}
+
 impl<'a> Head<'a> {
     pub(super) fn new(
         spec: FeatureSpec,
@@ -85,7 +100,7 @@ impl<'a> Head<'a> {
         options: &'a LearnOptions<'a>,
         parallel: bool,
     ) -> Result<Self> {
-        let HeadData { train, held_out, causal } = data;
+        let HeadData { train, held_out, causal, has_windows } = data;
         let dim = train.first().map_or(0, |raw| raw.queries.columns());
         let (mut queries, mut keys) = (Moments::new(dim), Moments::new(dim));
         for raw in &train {
@@ -111,6 +126,7 @@ impl<'a> Head<'a> {
             spec,
             options,
             causal,
+            has_windows,
             query,
             key,
             probes,
@@ -126,7 +142,13 @@ impl<'a> Head<'a> {
             &Coordinates::new(&map, Side::Query, &self.moments.0)?,
             &Coordinates::new(&map, Side::Key, &self.moments.1)?,
         );
-        Ok(Found { numbers, steps: 0 })
+        let start = Found { numbers, steps: 0 };
+        if !self.score(&start, ExactKeys::NONE).error().is_finite() {
+            let reason = "the error of the closed form is not finite: queries, keys or values are too large \
+                          for 32 bits, or all exact outputs are zero; scale them, or give other values";
+            return Err(Error::invalid("calibration", reason));
+        }
+        Ok(start)
     }
 
     /// The numbers with the lowest objective on watched sequences, including the start.
@@ -204,6 +226,44 @@ impl<'a> Head<'a> {
         self.measure(&found.numbers, &self.held_out, self.view(exact))
     }
 
+    /// The same with features switched off, for the exact keys alone.
+    pub(super) fn score_alone(&self, found: &Found, exact: ExactKeys) -> Score {
+        let view = View { switched_off: true, ..self.view(exact) };
+        self.measure(&found.numbers, &self.held_out, view)
+    }
+
+    /// What has the lowest error on held-out sequences; of two equal ones, the simpler.
+    pub(super) fn best<'f>(
+        &self,
+        start: &'f Found,
+        learned: &'f Found,
+        exact: ExactKeys,
+    ) -> Best<'f> {
+        let score = self.score(start, exact);
+        let mut best = Best { kept: Kept::Start, found: start, score, start: score, alone: None };
+        let score = self.score(learned, exact);
+        if score.error() < best.score.error() {
+            best = Best { kept: Kept::Learned, found: learned, score, ..best };
+        }
+        // Keys that no sequence is long enough for were not measured.
+        if best.score.exact_keys() == 0.0 {
+            return best;
+        }
+        // If the exact keys depend on the map, each of the two has its own.
+        let founds = [start, learned];
+        for &found in if exact.depend_on_map() { &founds[..] } else { &founds[..1] } {
+            let score = self.score_alone(found, exact);
+            let is_less = best.alone.is_none_or(|alone| score.error() < alone);
+            if is_less && score.error() <= best.score.error() {
+                best = Best { kept: Kept::ExactAlone, found, score, ..best };
+            }
+            if is_less {
+                best.alone = Some(score.error());
+            }
+        }
+        best
+    }
+
     /// The map with these numbers, or with its features switched off.
     pub(super) fn map(
         &self,
@@ -218,6 +278,7 @@ impl<'a> Head<'a> {
         }
         let from = LearnedFrom {
             sequences: self.train.len(),
+            tokens: self.train.iter().map(|s| s.key_places.len()).sum(),
             held_out: self.held_out.len(),
             steps: found.steps,
             exact,
@@ -226,7 +287,7 @@ impl<'a> Head<'a> {
             kl_before,
             kl_after,
         };
-        let spec = FeatureSpec { features: found.numbers.shape.features, ..self.spec };
+        let spec = FeatureSpec { features: found.features(), ..self.spec };
         let probes = self.probes.clone();
         FeatureMap::from_learned(spec, Learned { query, key, probes, from })
     }
@@ -241,12 +302,21 @@ impl<'a> Head<'a> {
         self.held_out.iter().map(|s| s.key_places.len()).max().unwrap_or(0)
     }
 
-    pub(super) fn causal(&self) -> bool {
-        self.causal
+    /// Queries and keys of a held-out sequence, on average.
+    fn lengths(&self) -> (usize, usize) {
+        let count = self.held_out.len().max(1);
+        let queries: usize = self.held_out.iter().map(|s| s.query_places.len()).sum();
+        let keys: usize = self.held_out.iter().map(|s| s.key_places.len()).sum();
+        (queries.div_ceil(count), keys.div_ceil(count))
+    }
+
+    /// Whether queries have a place among the keys, so that a window makes sense.
+    pub(super) fn has_windows(&self) -> bool {
+        self.has_windows
     }
 
     fn view(&self, exact: ExactKeys) -> View {
-        View { exact, causal: self.causal }
+        View { exact, causal: self.causal, switched_off: false }
     }
 
     fn weights(&self, numbers: &Numbers<R>) -> Weights<R> {
@@ -304,40 +374,36 @@ pub(super) fn learn_head(
     let (exact, features) = (head.options.exact, head.spec.features);
     let start = head.start(features)?;
     let learned = head.learn(&start, exact, done)?;
-    let (before, after) = (head.score(&start, exact), head.score(&learned, exact));
-    let alone = (!exact.is_none()).then(|| before.alone());
-    let kept = Kept::best(before.error(), after.error(), alone);
-    let (chosen, score) =
-        if kept == Kept::Learned { (&learned, &after) } else { (&start, &before) };
+    let Best { kept, found, score, start: before, alone } = head.best(&start, &learned, exact);
     let divergences = (before.divergence(), score.divergence());
-    let window = head.operations(features).window(score.exact_keys(), head.causal);
+    let operations = head.operations(features);
+    let window = operations.window(score.exact_keys(), head.causal);
+    let window_alone = || head.score_alone(&start, ExactKeys::NONE.near(window)).error();
+    let window_alone = head.has_windows.then(window_alone);
+    let (queries, keys) = head.lengths();
+    let exact_pays = break_even(queries, keys, head.causal);
+    let recommended = match window_alone {
+        _ if exact_pays <= operations.in_features(score.exact_keys()) => Recommended::Exact,
+        Some(alone) if alone <= score.error() => Recommended::Window,
+        // Features that are switched off only cost, unless they find the exact keys.
+        _ if kept == Kept::ExactAlone && !exact.depend_on_map() => Recommended::Window,
+        _ => Recommended::Map,
+    };
     let report = HeadReport {
         before: before.error(),
-        after: alone.filter(|_| kept == Kept::ExactAlone).unwrap_or(score.error()),
+        after: score.error(),
         exact_alone: alone,
-        window_alone: head.score(&start, ExactKeys::NONE.near(window)).alone(),
+        window_alone,
         window,
         uniform: before.uniform(),
         kl_before: divergences.0,
         kl_after: divergences.1,
         exact_keys: score.exact_keys(),
         kept,
+        recommended,
     };
-    let map = head.map(chosen, exact, kept == Kept::ExactAlone, divergences)?;
+    let map = head.map(found, exact, kept == Kept::ExactAlone, divergences)?;
     Ok(LearnedHead { map, report })
-}
-
-impl Kept {
-    /// What has the lowest error on held-out sequences; the simpler one if it is no worse.
-    fn best(start: f64, learned: f64, alone: Option<f64>) -> Self {
-        if alone.is_some_and(|alone| alone <= learned && alone <= start) {
-            Self::ExactAlone
-        } else if start <= learned {
-            Self::Start
-        } else {
-            Self::Learned
-        }
-    }
 }
 
 /// How many of these sequences have this many keys together, on average.

@@ -10,11 +10,11 @@ use crate::simd::Real;
 pub(super) struct Score {
     queries: f64,
     divergence: f64,
+    seen: f64,
     exact_keys: f64,
     /// Squares: of exact outputs, and of the distances from them.
     power: f64,
     error: f64,
-    alone: f64,
     uniform: f64,
 }
 
@@ -22,6 +22,11 @@ impl Score {
     /// The mean divergence of the weights.
     pub(super) fn divergence(&self) -> f64 {
         self.divergence / self.queries
+    }
+
+    /// Keys that a query sees.
+    pub(super) fn seen(&self) -> f64 {
+        self.seen / self.queries
     }
 
     /// Exact keys per query.
@@ -34,11 +39,6 @@ impl Score {
         relative(self.error, self.power)
     }
 
-    /// The same for the exact keys alone; infinite without any.
-    pub(super) fn alone(&self) -> f64 {
-        relative(self.alone, self.power)
-    }
-
     /// The same for the plain mean of the values.
     pub(super) fn uniform(&self) -> f64 {
         relative(self.uniform, self.power)
@@ -47,10 +47,10 @@ impl Score {
     pub(super) fn add(&mut self, other: &Self) {
         self.queries += other.queries;
         self.divergence += other.divergence;
+        self.seen += other.seen;
         self.exact_keys += other.exact_keys;
         self.power += other.power;
         self.error += other.error;
-        self.alone += other.alone;
         self.uniform += other.uniform;
     }
 }
@@ -74,22 +74,20 @@ pub(super) fn measure<R: Real>(
     let mut score = Score::default();
     for queries in queries.chunks(TILE) {
         weights.tile(numbers, sequence, view, queries);
-        // Weights that sum to one: exact, of the map, of the exact keys alone, uniform.
-        let mut kinds: [Vec<R>; 4] = std::array::from_fn(|_| vec![R::ZERO; queries.len() * width]);
+        // Weights that sum to one: exact, of the map, uniform.
+        let mut kinds: [Vec<R>; 3] = std::array::from_fn(|_| vec![R::ZERO; queries.len() * width]);
         for (r, row) in weights.rows.iter().enumerate() {
             let range = r * stride..r * stride + keys;
             let (e, k) = (&weights.exact[range.clone()], &weights.estimates[range]);
-            let [exact, mapped, alone, uniform] =
+            let [exact, mapped, uniform] =
                 kinds.each_mut().map(|kind| &mut kind[r * width..r * width + keys]);
             for j in 0..row.seen {
                 exact[j] = e[j] * row.whole;
                 mapped[j] = k[j] * row.far;
                 uniform[j] = R::from_f64(1.0 / row.seen as f64);
             }
-            let near: f64 = row.exact_keys().map(|j| e[j].to_f64()).sum();
             for j in row.exact_keys() {
                 mapped[j] = e[j] * row.near;
-                alone[j] = R::from_f64(e[j].to_f64() / near.max(f64::MIN_POSITIVE));
             }
             let mut divergence = row.log_ratio;
             let mut is_exact = vec![false; keys];
@@ -100,6 +98,7 @@ pub(super) fn measure<R: Real>(
             }
             score.queries += 1.0;
             score.divergence += divergence.max(0.0);
+            score.seen += row.seen as f64;
             score.exact_keys += row.exact_count() as f64;
         }
         let outputs: Vec<Vec<R>> = kinds
@@ -122,8 +121,7 @@ pub(super) fn measure<R: Real>(
         };
         score.power += outputs[0].iter().map(|v| v.to_f64().powi(2)).sum::<f64>();
         score.error += distance(&outputs[1]);
-        score.alone += distance(&outputs[2]);
-        score.uniform += distance(&outputs[3]);
+        score.uniform += distance(&outputs[2]);
     }
     score
 }

@@ -10,6 +10,7 @@ mod adam;
 mod budget;
 mod gradient;
 mod head;
+mod holdout;
 mod measure;
 mod numbers;
 mod options;
@@ -22,18 +23,17 @@ mod through;
 mod weights;
 
 pub use budget::{Budget, FrontPoint, HeadPlan, LayerPlan, plan_heads};
+pub use holdout::{HeldOut, held_out};
 pub use options::{Calibration, LearnOptions, LearnProgress};
 pub use through::{MapGradient, map_gradients};
 
 use crate::engine::tensor::{Scalar, Strided};
 use crate::{Error, FeatureMap, FeatureSpec, Float, Matrix, Result, threads};
 use head::{Head, HeadData, learn_head};
+use holdout::{is_held_out, piece, pieces};
 use rayon::prelude::*;
 use sequence::Raw;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// The number of pieces that a single sequence is split into, so that one can be held out.
-const PIECES: usize = 4;
 
 /// What was returned for a head.
 ///
@@ -63,7 +63,38 @@ impl Kept {
     }
 }
 
-/// Measurements of a head on held-out sequences. Errors are those of outputs, relative to exact attention.
+/// What measured best on the held-out sequences of a head, for what it costs.
+///
+/// ```
+/// use favor::learned::Recommended;
+/// assert_eq!(Recommended::Window.name(), "window");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Recommended {
+    /// The map, with its exact keys.
+    Map,
+    /// An exact window alone: it takes no more operations and is no worse. It is the one of
+    /// [`HeadReport::window`] or, if that is worse than the map, the window of the exact keys, which were then
+    /// kept without features.
+    Window,
+    /// Exact attention: at this length it takes no longer, by [`break_even`](crate::diagnose::break_even).
+    Exact,
+}
+
+impl Recommended {
+    /// The name in reports: `map`, `window` or `exact`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::Window => "window",
+            Self::Exact => "exact",
+        }
+    }
+}
+
+/// Measurements of a head on held-out sequences, at up to [`LearnOptions::queries`] evenly spaced queries of
+/// each. Errors are those of outputs, relative to exact attention.
 ///
 /// Part of a [`LearnedHead`]; [`learn_maps`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,22 +104,28 @@ pub struct HeadReport {
     pub before: f64,
     /// The error of the map that was kept.
     pub after: f64,
-    /// The error of the exact keys alone, if there are any.
+    /// The error of the exact keys alone, if there are any. Where the map decides which they are, those of
+    /// the start or of what was learned, whichever are better.
     pub exact_alone: Option<f64>,
-    /// The error of an exact window alone that takes as many operations.
-    pub window_alone: f64,
+    /// The error of an exact window alone that takes as many operations; none unless there are as many
+    /// queries as keys.
+    pub window_alone: Option<f64>,
     /// The width of that window.
     pub window: usize,
     /// The error of the plain mean of the values.
     pub uniform: f64,
     /// The mean divergence of the weights of the start.
     pub kl_before: f64,
-    /// The same for the map that was kept.
+    /// The same for the map that was kept. If only the exact keys are kept, any weight on other keys would
+    /// make it infinite; features that are switched off are e⁻¹⁰⁰⁰ times as large instead, and the
+    /// divergence is about 1000 times that weight.
     pub kl_after: f64,
     /// Exact keys per query.
     pub exact_keys: f64,
     /// What was kept.
     pub kept: Kept,
+    /// What to use for the head.
+    pub recommended: Recommended,
 }
 
 /// A learned map and its measurements.
@@ -105,7 +142,9 @@ pub struct LearnedHead {
 
 /// Learns one map per head. The same data, options and seed give the same maps, whatever the number of
 /// threads. On held-out sequences, what is returned for a head is never worse than the closed-form start or
-/// the exact keys alone.
+/// the exact keys alone. Like all figures of a report, this is measured at evenly spaced queries of each
+/// sequence, at most [`LearnOptions::queries`], against all its keys, so that the cost stays linear in the
+/// length; for all queries of a longer sequence it holds up to the error of that sample.
 ///
 /// ```
 /// use favor::learned::{Calibration, LearnOptions, learn_maps};
@@ -140,11 +179,7 @@ fn each_head<T: Scalar, O: Send>(
 ) -> Result<Vec<O>> {
     options.check()?;
     data.check(options.exact)?;
-    if options.exact.slots > spec.features {
-        let slots = options.exact.slots;
-        let reason = format!("{slots} preferred slots of {} features", spec.features);
-        return Err(Error::invalid("exact keys", reason));
-    }
+    options.exact.check(spec.features)?;
     let heads = data.q.shape()[1];
     let (steps, total) = (AtomicUsize::new(0), heads * runs * options.steps);
     threads::within(options.threads, || {
@@ -180,46 +215,44 @@ fn split<T: Scalar>(
         all.extend(read(data, sequence, head)?);
     }
     let count = all.len();
+    let ([.., queries, _], [.., keys, _]) = (data.q.shape(), data.k.shape());
     if count < 2 {
-        let reason =
-            "one sequence that is too short to be cut: give several, so that one can be held out";
+        let why = if queries == keys {
+            "is too short to be cut".to_owned()
+        } else {
+            format!(
+                "cannot be cut, because its {queries} queries have no place among its {keys} keys"
+            )
+        };
+        let reason = format!("one sequence that {why}: give several, so that one can be held out");
         return Err(Error::invalid("calibration", reason));
     }
-    let held = ((options.holdout * count as f64).round() as usize).clamp(1, count - 1);
-    let mut order: Vec<usize> = (0..count).collect();
-    let mut stream = crate::draw::Stream::new(options.seed, 1 << 32);
-    for i in (1..count).rev() {
-        let j = stream.index(i + 1);
-        order.swap(i, j);
-    }
-    let mut is_held = vec![false; count];
-    order[..held].iter().for_each(|&i| is_held[i] = true);
     let (mut train, mut held_out) = (vec![], vec![]);
-    for (raw, held) in all.into_iter().zip(is_held) {
+    for (raw, held) in all.into_iter().zip(is_held_out(count, options)) {
         if held { held_out.push(raw) } else { train.push(raw) }
     }
-    Ok(HeadData { train, held_out, causal: data.causal })
+    Ok(HeadData { train, held_out, causal: data.causal, has_windows: queries == keys })
 }
 
 /// One sequence of a head, or its pieces if it is the only one.
 fn read<T: Scalar>(data: &Calibration<'_, T>, sequence: usize, head: usize) -> Result<Vec<Raw>> {
     let ([sequences, _, queries, _], [.., keys, _]) = (data.q.shape(), data.k.shape());
-    let pieces = if sequences == 1 && queries == keys { PIECES.min(keys) } else { 1 };
     let mask = data.mask.map(|mask| &mask[sequence * keys..(sequence + 1) * keys]);
-    let visible = |place: usize| mask.is_none_or(|mask| mask[place]);
+    let visible = |place: &usize| mask.is_none_or(|mask| mask[*place]);
+    let key_places: Vec<usize> = (0..keys).filter(visible).collect();
+    if key_places.is_empty() {
+        let reason = format!("sequence {sequence} has no key that can be seen");
+        return Err(Error::invalid("calibration", reason));
+    }
+    // The padding of the keys is that of the queries, if there are as many.
+    let same = queries == keys;
+    let query_places = if same { key_places.clone() } else { (0..queries).collect() };
+    // What can be seen is cut, so that padding leaves no piece empty.
+    let pieces = if same { pieces(sequences, key_places.len()) } else { 1 };
     (0..pieces)
         .map(|p| {
-            let range = |length: usize| p * length / pieces..(p + 1) * length / pieces;
-            let key_places: Vec<usize> = range(keys).filter(|&j| visible(j)).collect();
-            // The padding of the keys is that of the queries, if there are as many.
-            let same = queries == keys;
-            let sees = |i: usize| !data.causal || key_places.first().is_some_and(|j| *j <= i);
-            let query_places: Vec<usize> =
-                range(queries).filter(|&i| (!same || visible(i)) && sees(i)).collect();
-            if key_places.is_empty() || query_places.is_empty() {
-                let reason = format!("sequence {sequence} has no key that can be seen");
-                return Err(Error::invalid("calibration", reason));
-            }
+            let own = |places: &[usize]| places[piece(p, pieces, places.len())].to_vec();
+            let (query_places, key_places) = (own(&query_places), own(&key_places));
             let rows = |what, matrix: Strided<'_, T>, places: &[usize]| {
                 if let Some(error) = matrix.non_finite(what, places) {
                     return Err(in_sequence(error, sequence, head));

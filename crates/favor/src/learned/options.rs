@@ -1,5 +1,6 @@
 //! What maps are learned from, and how.
 
+use crate::attention::Shapes;
 use crate::engine::tensor::{Scalar, Tensor};
 use crate::{Error, ExactKeys, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,46 +31,27 @@ impl<'a, T: Scalar> Calibration<'a, T> {
     }
 
     /// Values, used to measure output errors. Without them, weights are compared.
+    #[must_use]
     pub fn values(self, v: Option<Tensor<'a, T>>) -> Self {
         Self { v, ..self }
     }
 
     /// `sequences × keys`, false at padding. If there are as many queries as keys, it applies to the
     /// queries too.
+    #[must_use]
     pub fn mask(self, mask: Option<&'a [bool]>) -> Self {
         Self { mask, ..self }
     }
 
     /// Whether a query sees only its own and earlier keys.
+    #[must_use]
     pub fn causal(self, causal: bool) -> Self {
         Self { causal, ..self }
     }
 
     pub(super) fn check(&self, exact: ExactKeys) -> Result<()> {
-        let (q, k) = (self.q.shape(), self.k.shape());
-        let bad = |reason| Err(Error::invalid("calibration", reason));
-        if q.contains(&0) || k.contains(&0) {
-            return bad(format!("empty axis in queries {q:?} or keys {k:?}"));
-        }
-        if q[..2] != k[..2] || q[3] != k[3] {
-            return bad(format!("queries {q:?} and keys {k:?} do not fit"));
-        }
-        if let Some(v) = self.v.map(|v| v.shape())
-            && (v[..3] != k[..3] || v[3] == 0)
-        {
-            return bad(format!("keys {k:?} and values {v:?} do not fit"));
-        }
-        if (self.causal || exact.near > 0) && q[2] != k[2] {
-            let why = if self.causal { "causal attention" } else { "a window" };
-            return bad(format!("{why} with {} queries and {} keys", q[2], k[2]));
-        }
-        match self.mask {
-            Some(mask) if mask.len() != k[0] * k[2] => {
-                let reason = format!("{} entries for {} × {} keys", mask.len(), k[0], k[2]);
-                Err(Error::invalid("mask", reason))
-            }
-            _ => Ok(()),
-        }
+        let (q, k, v) = (self.q.shape(), self.k.shape(), self.v.map(|v| v.shape()));
+        Shapes { q, k, v }.check(exact.has_window(), self.causal, self.mask)
     }
 }
 
@@ -110,6 +92,7 @@ pub struct LearnOptions<'a> {
     /// Sequences per step. By default as many as have about 1 024 tokens together, at least four.
     pub batch: Option<usize>,
     /// Queries per sequence and step. From a longer sequence this many are drawn; all keys are seen.
+    /// Measurements take evenly spaced queries, at most this many per sequence.
     pub queries: usize,
     /// The peak learning rate.
     pub rate: f64,
@@ -137,12 +120,17 @@ impl Default for LearnOptions<'_> {
     }
 }
 
+impl LearnOptions<'_> {
+    /// Steps of the optimiser, unless asked otherwise.
+    pub const STEPS: usize = 800;
+}
+
 impl<'a> LearnOptions<'a> {
-    /// Features alone; 800 steps of about 1 024 tokens; a quarter of the sequences held out.
+    /// Features alone; [`STEPS`](Self::STEPS) of about 1 024 tokens; a quarter of the sequences held out.
     pub fn new() -> Self {
         Self {
             exact: ExactKeys::NONE,
-            steps: 800,
+            steps: Self::STEPS,
             batch: None,
             queries: 256,
             rate: 0.07,
@@ -157,61 +145,73 @@ impl<'a> LearnOptions<'a> {
     }
 
     /// The exact keys.
+    #[must_use]
     pub fn exact(self, exact: ExactKeys) -> Self {
         Self { exact, ..self }
     }
 
     /// Steps of the optimiser.
+    #[must_use]
     pub fn steps(self, steps: usize) -> Self {
         Self { steps, ..self }
     }
 
     /// Sequences per step.
+    #[must_use]
     pub fn batch(self, batch: Option<usize>) -> Self {
         Self { batch, ..self }
     }
 
     /// Queries per sequence and step.
+    #[must_use]
     pub fn queries(self, queries: usize) -> Self {
         Self { queries, ..self }
     }
 
     /// The peak learning rate.
+    #[must_use]
     pub fn rate(self, rate: f64) -> Self {
         Self { rate, ..self }
     }
 
     /// How strongly numbers are pulled towards the start.
+    #[must_use]
     pub fn pull(self, pull: f64) -> Self {
         Self { pull, ..self }
     }
 
     /// The fraction of the objective that is the output error.
+    #[must_use]
     pub fn outputs(self, outputs: f64) -> Self {
         Self { outputs, ..self }
     }
 
     /// The fraction of the sequences that is held out.
+    #[must_use]
     pub fn holdout(self, holdout: f64) -> Self {
         Self { holdout, ..self }
     }
 
     /// The seed.
+    #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
     /// The number of threads.
+    #[must_use]
     pub fn threads(self, threads: Option<usize>) -> Self {
         Self { threads, ..self }
     }
 
     /// The flag that ends learning early.
+    #[must_use]
     pub fn cancel(self, cancel: Option<&'a AtomicBool>) -> Self {
         Self { cancel, ..self }
     }
 
     /// The progress callback.
+    #[must_use]
     pub fn progress(self, progress: Option<&'a (dyn Fn(LearnProgress) + Sync)>) -> Self {
         Self { progress, ..self }
     }

@@ -38,13 +38,15 @@ impl<R: Real> ProbeRows<R> {
         }
     }
 
-    /// The error of the map at each key of a sequence: the same as `reference` computes.
+    /// The error of the map at each key of a sequence, with features lowered by this logarithm: the same as
+    /// `reference` computes.
     pub(super) fn errors(
         &self,
         sequence: &Sequence<R>,
         parts: &Parts<'_, R>,
         constants: &[R],
         (key_features, stride): (&[R], usize),
+        lowered: f64,
     ) -> Vec<f64> {
         let (count, dim, kernels) = (self.count, self.dim, R::kernels());
         let width = sequence.width;
@@ -76,7 +78,8 @@ impl<R: Real> ProbeRows<R> {
         let mut errors = vec![0.0; sequence.key_places.len()];
         for i in 0..count {
             let mean = self.log_means[i];
-            let shift = exponents[i].to_f64() + terms[i].to_f64() - (features as f64).log2() - mean;
+            let features = (features as f64).log2() + lowered;
+            let shift = exponents[i].to_f64() + terms[i].to_f64() - features - mean;
             for (j, error) in errors.iter_mut().enumerate() {
                 let constant = sequence.key_constants[j].to_f64() + self.constants[i] - mean;
                 let exact = logits[i * width + j].to_f64() + constant;

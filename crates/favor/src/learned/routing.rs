@@ -67,10 +67,11 @@ impl<R: Real> Routes<R> {
     ) -> Self {
         let Scores { logs, features, stride, errors, places } = keys;
         let (first, worst) = exact.split_global(has_probes);
+        let (first, worst) = (first.min(places.len()), worst.min(places.len()));
         let slots = if exact.is_routed() { features.len() / stride.max(1) } else { 0 };
         let count = if causal { places.len() / ExactKeys::BLOCK + 1 } else { 1 };
         let mut now = Block {
-            members: vec![Largest::new(exact.members); slots],
+            members: vec![Largest::new(exact.members.min(places.len())); slots],
             totals: vec![0.0; slots],
             worst: Largest::new(worst),
         };
@@ -123,7 +124,7 @@ pub(super) fn exact_places<R: Real>(
     let window = if near == 0 {
         (0, 0)
     } else {
-        let first = keys.partition_point(|&p| p + near < place);
+        let first = keys.partition_point(|&p| p.saturating_add(near) < place);
         let last = keys.partition_point(|&p| p <= place.saturating_add(near));
         (first.min(seen), last.min(seen))
     };

@@ -9,7 +9,7 @@ use super::numbers::LOG2_E;
 use super::routing::{Routes, Scores, exact_places};
 use super::sequence::hidden;
 use super::weights::{TILE, View, product, transpose};
-use crate::attention::{AttentionOptions, ExactKeys, Method, Qkv};
+use crate::attention::{AttentionOptions, ExactKeys, Method, Qkv, Shapes};
 use crate::engine::tensor::{Scalar, Strided, Tensor};
 use crate::map::{Projection, RowTerm};
 use crate::reference::probe_errors;
@@ -83,7 +83,8 @@ pub fn map_gradients<T: Scalar>(
                 if exact(head).is_all() {
                     return Ok(sum);
                 }
-                let view = View { exact: exact(head), causal: options.causal };
+                let (exact, causal) = (exact(head), options.causal);
+                let view = View { exact, causal, switched_off: false };
                 let packed = Packed::<T::Real>::new(map)?;
                 for b in 0..batch {
                     let rows = |t: Tensor<'_, T>, n, c| real(t.head(b, head, 0, n), c);
@@ -112,37 +113,19 @@ fn check<T: Scalar>(
     out_gradient: Tensor<'_, T>,
     options: &AttentionOptions<'_>,
 ) -> Result<()> {
-    let (q, k, v) = (inputs.q.shape(), inputs.k.shape(), inputs.v.shape());
+    let shapes = Shapes::of(inputs);
+    method.check([shapes.q, shapes.k, inputs.v.shape()], options)?;
+    shapes.check_outputs(out.shape(), out_gradient.shape())?;
     let bad = |what: &'static str, reason: String| Err(Error::invalid(what, reason));
-    let maps = method.maps();
-    if maps.len() != q[1] {
-        return bad(
-            "maps",
-            format!("{} maps for {} heads; one per head is needed", maps.len(), q[1]),
-        );
-    }
-    if maps.iter().any(|map| map.dim() != q[3])
-        || k[..2] != q[..2]
-        || k[3] != q[3]
-        || v[..3] != k[..3]
-    {
-        let dim = maps.first().map_or(0, FeatureMap::dim);
-        let reason = format!("maps of dimension {dim} for queries {q:?}, keys {k:?}, values {v:?}");
-        return bad("tensors", reason);
+    let (heads, maps) = (shapes.q[1], method.maps());
+    if maps.len() != heads {
+        let reason = format!("{} maps for {heads} heads; one per head is needed", maps.len());
+        return bad("maps", reason);
     }
     if let Method::Hybrid { exact, .. } = method
-        && ![1, q[1]].contains(&exact.len())
+        && ![1, heads].contains(&exact.len())
     {
-        return bad("exact keys", format!("{} entries for {} heads", exact.len(), q[1]));
-    }
-    let wanted = [q[0], q[1], q[2], v[3]];
-    for (what, shape) in [("output", out.shape()), ("output gradient", out_gradient.shape())] {
-        if shape != wanted {
-            return bad(what, format!("shape {shape:?} where {wanted:?} is needed"));
-        }
-    }
-    if options.key_mask.is_some_and(|mask| mask.len() != k[0] * k[2]) {
-        return bad("key mask", format!("not {} × {} entries", k[0], k[2]));
+        return bad("exact keys", format!("{} entries for {heads} heads", exact.len()));
     }
     if options.offsets.is_some() {
         return bad("offsets", "packed sequences have no gradient of maps".into());

@@ -1,6 +1,6 @@
 //! The weights of a sequence, exact and estimated by the map, a tile of queries at a time.
 
-use super::numbers::{Numbers, Shape};
+use super::numbers::{LOG2_E, Numbers, Shape};
 use super::probes::ProbeRows;
 use super::routing::{Routes, Scores, exact_places};
 use super::sequence::{Sequence, hidden};
@@ -12,11 +12,23 @@ use std::sync::Arc;
 /// Queries per tile.
 pub(super) const TILE: usize = 96;
 
-/// What a query may see, and which keys of it are exact.
+/// A logarithm by which features are lowered to switch them off: they then vanish compared with any exact
+/// key, and still carry a query that has none.
+pub(super) const OFF: f64 = 1000.0;
+
+/// What a query may see, which keys of it are exact, and whether features carry the others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
     pub(super) exact: ExactKeys,
     pub(super) causal: bool,
+    pub(super) switched_off: bool,
+}
+
+impl View {
+    /// The logarithm, base two, by which features are lowered.
+    fn lowered(self) -> f64 {
+        if self.switched_off { OFF * LOG2_E } else { 0.0 }
+    }
 }
 
 /// Buffers for the sequences of one head.
@@ -146,12 +158,12 @@ impl<R: Real> Weights<R> {
         let (_, worst) = view.exact.split_global(self.probes.is_some());
         let errors = match &self.probes {
             Some(probes) if worst > 0 => {
-                probes.errors(sequence, &parts, &self.constants, (&self.key_features, stride))
+                let features = (&self.key_features[..], stride);
+                probes.errors(sequence, &parts, &self.constants, features, view.lowered())
             }
             _ => vec![],
         };
-        let pointed = view.exact.is_routed() || view.exact.global > 0;
-        self.routes = pointed.then(|| {
+        self.routes = view.exact.depend_on_map().then(|| {
             let scores = Scores {
                 logs: &self.key_logs,
                 features: &self.key_features,
@@ -247,9 +259,11 @@ impl<R: Real> Weights<R> {
         let mean = (features as f64).log2();
         for (r, row) in self.rows.iter_mut().enumerate() {
             let exact = exact_exponents[r].to_f64() + sequence.query_constants[queries[r]];
-            let estimated = exponents[r].to_f64() + terms[r].to_f64() - mean;
+            let estimated = exponents[r].to_f64() + terms[r].to_f64() - mean - view.lowered();
             let unit = if near[r] > 0.0 { exact.max(estimated) } else { estimated };
-            let (near_unit, far_unit) = ((exact - unit).exp2(), (estimated - unit).exp2());
+            // Without exact keys, their unit may be infinite compared with features that are switched off.
+            let near_unit = if near[r] > 0.0 { (exact - unit).exp2() } else { 0.0 };
+            let far_unit = (estimated - unit).exp2();
             let total = near[r] * near_unit + sums[r].to_f64() * far_unit;
             let whole = denominators[r].to_f64();
             // A query whose estimates all vanish has nothing to learn from.
@@ -318,7 +332,7 @@ pub(super) fn gather<'a, R: Real>(from: &'a [R], dim: usize, rows: &[usize]) -> 
 
 /// `out = terms − ½ Σ ρ_l² z_l²`, base two.
 pub(super) fn row_terms<R: Real>(terms: &[R], z: &[R], stride: usize, rho: &[R], out: &mut Vec<R>) {
-    let half = R::from_f64(-0.5 * super::numbers::LOG2_E);
+    let half = R::from_f64(-0.5 * LOG2_E);
     let squares: Vec<R> = rho.iter().map(|r| *r * *r * half).collect();
     out.clear();
     out.extend(z.chunks(stride).zip(terms).map(|(z, term)| {

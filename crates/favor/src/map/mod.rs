@@ -65,21 +65,25 @@ impl FeatureSpec {
     }
 
     /// Sets the number of features.
+    #[must_use]
     pub fn features(self, features: usize) -> Self {
         Self { features, ..self }
     }
 
     /// Sets the kernel.
+    #[must_use]
     pub fn kernel(self, kernel: Kernel) -> Self {
         Self { kernel, ..self }
     }
 
     /// Sets the coupling.
+    #[must_use]
     pub fn coupling(self, coupling: Coupling) -> Self {
         Self { coupling, ..self }
     }
 
     /// Sets the seed.
+    #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-const KIND: Kind = Kind::new("favor.maps", "feature map", 4);
+const KIND: Kind = Kind::new("favor.maps", "feature map", 5);
 
 /// The contents of the header: an entry per map, and a note by the writer of the file.
 #[derive(Serialize, Deserialize)]

@@ -1,5 +1,35 @@
 //! Attention by features with exact keys, in plain `f64`: what the engine is tested against. It looks at
-//! all pairs, in time quadratic in the length.
+//! all pairs, in time quadratic in the length. This is what is computed:
+//!
+//! ```text
+//! given  queries q_i; keys k_j with values v_j, in order of their places j, without masked ones
+//!        a map: features φ_m(q) > 0 and ψ_m(k) > 0 of M slots m; if learned, probes u_p with mean weights w_p
+//!        near, global, slots, members
+//!
+//! K(q, k) = the kernel            K̂(q, k) = mean over m of φ_m(q) ψ_m(k)
+//!
+//! for each query i:
+//!     seen  = all keys; if causal, those not after i
+//!     known = all keys; if causal, the first n − n mod 48 of the n keys before i
+//!
+//!     window  = { j in seen : |i − j| ≤ near }, if near > 0
+//!
+//!     F       = global, or with probes ⌈global / 4⌉
+//!     error_j = sum over p of |K(u_p, k_j) − K̂(u_p, k_j)| / w_p, with K and K̂ cut at e⁵⁵ w_p
+//!     first   = the first F keys, as far as seen
+//!     worst   = the global − F keys with the largest error_j, of known without the first F keys
+//!
+//!     total_m   = sum of ψ_m(k_j) over j in known
+//!     members_m = the `members` j in known with the largest ψ_m(k_j)
+//!     preferred = the `slots` m with the largest φ_m(q_i) total_m
+//!     routed    = union of members_m over m in preferred
+//!
+//!     E     = window ∪ first ∪ worst ∪ routed           (every list takes the earlier of two equals)
+//!     a_ij  = K(q_i, k_j) if j in E, else K̂(q_i, k_j)   for j in seen
+//!     out_i = Σ_j a_ij v_j / Σ_j a_ij over seen          (one normalisation; zeros if nothing is seen)
+//! ```
+//!
+//! Weights are kept as logarithms, so that none overflows.
 
 use super::{Mask, check_inputs, gather, normalise};
 use crate::{Error, ExactKeys, FeatureMap, Float, Matrix, Result, Rows, Side};
@@ -122,10 +152,7 @@ pub fn exact_key_sets<T: Float>(
         let reason = format!("a window with {} queries and {} keys", q.rows(), k.rows());
         return Err(Error::invalid("tensors", reason));
     }
-    if exact.slots > map.features() {
-        let reason = format!("{} preferred slots of {} features", exact.slots, map.features());
-        return Err(Error::invalid("exact keys", reason));
-    }
+    exact.check(map.features())?;
     let visible = mask.visible(k.rows());
     if visible.is_empty() {
         return Ok(vec![vec![]; q.rows()]);

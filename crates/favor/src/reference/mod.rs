@@ -55,6 +55,7 @@ impl<'a> Mask<'a> {
     }
 
     /// The same, without the keys where `keys` is false.
+    #[must_use]
     pub fn keys(self, keys: Option<&'a [bool]>) -> Self {
         Self { keys, ..self }
     }

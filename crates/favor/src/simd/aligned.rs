@@ -30,9 +30,9 @@ impl<R: Copy + Default> Aligned<R> {
     }
 
     pub(crate) fn copied(numbers: &[R]) -> Self {
-        let mut lined = Self::zeros(numbers.len());
-        lined.copy_from_slice(numbers);
-        lined
+        let mut aligned = Self::zeros(numbers.len());
+        aligned.copy_from_slice(numbers);
+        aligned
     }
 }
 
@@ -77,10 +77,10 @@ mod tests {
     fn numbers_begin_on_a_line_and_survive_a_clone() {
         for len in [0, 1, 5, 64, 1000] {
             let given: Vec<f32> = (0..len).map(|i| i as f32).collect();
-            let lined = Aligned::copied(&given);
+            let aligned = Aligned::copied(&given);
             // Copies held at the same time have different addresses.
-            let copies: Vec<Aligned<f32>> = (0..20).map(|_| lined.clone()).collect();
-            for l in copies.iter().chain([&lined]) {
+            let copies: Vec<Aligned<f32>> = (0..20).map(|_| aligned.clone()).collect();
+            for l in copies.iter().chain([&aligned]) {
                 assert_eq!(**l, *given);
                 assert_eq!(l.as_ptr().addr() % LINE, 0);
             }

@@ -206,7 +206,7 @@ fn folds_are_exact() {
         let plain = 1.0 - error / baseline;
         assert!((point.score - plain).abs() < 1e-7, "{}: {plain}", point.features);
         // A fit of these features alone says the same.
-        let options = RidgeOptions::default().features(point.features);
+        let options = RidgeOptions::default().features(Some(point.features));
         let alone = sums.ridge(&options.penalty(Penalty::Fixed(point.penalty))).unwrap();
         assert!((alone.report.score.unwrap() - point.score).abs() < 1e-9);
         assert_eq!(alone.head.features(), point.features);
@@ -513,7 +513,7 @@ fn logistic_regression_finds_its_optimum() {
         let mut sums = GramSums::new(&design, Outcome::Classes(count), 4).unwrap();
         let known = Known::Classes(&classes);
         sums.add(&design, rows.view(), known, Some(&weights), None).unwrap();
-        let options = LogisticOptions::default().penalty(0.5).tolerance(1e-13).passes(300);
+        let options = LogisticOptions::default().penalty(Some(0.5)).tolerance(1e-13).passes(300);
         let mut fit = LogisticFit::new(&sums, &options).unwrap();
         run(&mut fit, &design, &rows, &classes, Some(&weights));
         assert!(fit.passes() < 100, "{} passes", fit.passes());
@@ -534,7 +534,8 @@ fn logistic_regression_finds_its_optimum() {
         let loss = metrics::log_loss(&p, &classes, Some(&weights)).unwrap();
         assert!((loss - fit.mean_loss()).abs() < 1e-9);
         // Few passes are nearly as good.
-        let mut early = LogisticFit::new(&sums, &LogisticOptions::default().penalty(0.5)).unwrap();
+        let mut early =
+            LogisticFit::new(&sums, &LogisticOptions::default().penalty(Some(0.5))).unwrap();
         run(&mut early, &design, &rows, &classes, Some(&weights));
         assert!(early.passes() < 25, "{} passes", early.passes());
         assert!(early.mean_loss() - fit.mean_loss() < 1e-4);
@@ -566,7 +567,7 @@ fn passes_merge_and_are_checked() {
     fit.step(&whole).unwrap();
     assert!(fit.step(&whole).unwrap_err().to_string().contains("not of this step"));
     assert!(other.add(&design, rows.view(), &[2; 500], None).is_err());
-    assert!(LogisticFit::new(&sums, &LogisticOptions::default().penalty(0.0)).is_err());
+    assert!(LogisticFit::new(&sums, &LogisticOptions::default().penalty(Some(0.0))).is_err());
 }
 
 #[test]
@@ -600,7 +601,7 @@ fn bad_input_is_named() {
         sums.ridge(&RidgeOptions::default()).unwrap().head
     };
     assert!(matches!(head.predict(&design, narrow.view()), Err(Error::Shape { .. })));
-    let options = RidgeOptions::default().features(5);
+    let options = RidgeOptions::default().features(Some(5));
     assert!(sums.ridge(&options).unwrap_err().to_string().contains("5 where there are 4"));
 }
 

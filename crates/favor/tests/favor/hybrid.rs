@@ -1,5 +1,8 @@
 //! Attention with exact keys against its plain definition, in every mode.
 
+mod decode;
+mod formats;
+
 use crate::common::{moments, normal};
 use favor::diagnose::Estimator;
 use favor::draw::Stream;
@@ -8,9 +11,10 @@ use favor::reference::{
     Mask, exact_attention, exact_key_sets, feature_attention, hybrid_attention,
 };
 use favor::{
-    AttentionOptions, DecodeState, ExactKeys, Family, FeatureMap, FeatureSpec, Kernel, Matrix,
-    Method, Qkv, Scalar, Side, Tensor, attention, attention_backward,
+    AttentionOptions, DecodeState, ExactKeys, Family, FeatureMap, FeatureSpec, Gradients, Kernel,
+    Matrix, Method, Qkv, Side, Tensor, attention, attention_backward,
 };
+use std::ops::Range;
 
 const DIM: usize = 6;
 const COLUMNS: usize = 5;
@@ -60,6 +64,31 @@ impl Head {
     fn plain(&self, map: &FeatureMap, exact: ExactKeys, mask: Mask<'_>) -> Matrix<f64> {
         hybrid_attention(map, exact, self.q.view(), self.k.view(), self.v.view(), mask).unwrap()
     }
+
+    /// Outputs, and gradients given those of the outputs.
+    fn with_gradients(
+        &self,
+        map: &FeatureMap,
+        exact: ExactKeys,
+        weight: &Matrix<f64>,
+        options: &AttentionOptions<'_>,
+    ) -> (Vec<f64>, Gradients<f64>) {
+        let method = Method::Hybrid { maps: std::slice::from_ref(map), exact: &[exact] };
+        let out = attention(method, self.inputs(), options).unwrap();
+        let o = Tensor::new(&out, [1, 1, self.q.rows(), COLUMNS]).unwrap();
+        let g = attention_backward(method, self.inputs(), o, tensor(weight), options).unwrap();
+        (out, g)
+    }
+
+    /// Some of the tokens.
+    fn part(&self, rows: Range<usize>) -> Self {
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(|m| some_rows(m, rows.clone()));
+        Self { q, k, v }
+    }
+}
+
+fn some_rows(m: &Matrix<f64>, rows: Range<usize>) -> Matrix<f64> {
+    Matrix::from_fn(rows.len(), m.columns(), |i, l| m[(rows.start + i, l)])
 }
 
 fn tensor(m: &Matrix<f64>) -> Tensor<'_, f64> {
@@ -183,169 +212,78 @@ fn clear_rows(
     clear
 }
 
-/// What each row of an output may be off by, in units of the largest value, when all is computed with this
-/// unit roundoff `u`: every weight is off by some `u` for each term of its logit, the sums by some `u` for
-/// each number in them, and what is taken back makes both larger against what is left.
-fn rounding(head: &Head, map: &FeatureMap, exact: ExactKeys, mask: Mask<'_>, u: f64) -> Vec<f64> {
-    let logs = |side, m: &Matrix<f64>| map.log_features(side, m.view()).unwrap();
-    let (p, s) = (logs(Side::Query, &head.q), logs(Side::Key, &head.k));
-    let kernel = map.kernel().log_matrix(head.q.view(), head.k.view()).unwrap();
-    let sets = exact_key_sets(map, exact, head.q.view(), head.k.view(), mask).unwrap();
-    let size = |m: &Matrix<f64>| m.as_slice().iter().fold(0.0_f64, |a, x| a.max(x.abs()));
-    // Terms of a logit and of a log-feature: those that cancel count too.
-    let square = |m: &Matrix<f64>| size(m).powi(2) * DIM as f64;
-    let logit = map.kernel().scale().powi(2) * (square(&head.q) + square(&head.k));
-    let each = u * ((DIM + 4) as f64 * (logit + size(&p) + size(&s)));
-    let sums = u * (map.features() + head.k.rows() + COLUMNS) as f64;
-    let row = |(i, set): (usize, &Vec<usize>)| {
-        let seen = (0..head.k.rows()).filter(|j| !mask.causal || *j <= i);
-        let (mut left, mut all) = (0.0, 0.0);
-        for j in seen {
-            let pairs = p.row(i).iter().zip(s.row(j)).map(|(p, s)| (p + s).exp());
-            let estimate = pairs.sum::<f64>() / map.features() as f64;
-            let weight = kernel[(i, j)].exp();
-            let is_exact = set.binary_search(&j).is_ok();
-            left += if is_exact { weight } else { estimate };
-            all += if is_exact { 2.0 * estimate + weight } else { estimate };
-        }
-        2.0 * (each + sums) * all / left
-    };
-    sets.iter().enumerate().map(row).collect()
-}
-
-fn narrow_runs<T: Scalar>(own: f64, from: impl Fn(f64) -> T, to: impl Fn(T) -> f64) {
-    let (mut compared, mut sharp) = (0, 0);
-    for seed in [80, 81, 82] {
-        let head = Head::new(seed, 250, 250);
-        // What the narrow format can hold.
-        let round =
-            |m: &Matrix<f64>| Matrix::from_fn(m.rows(), m.columns(), |i, l| to(from(m[(i, l)])));
-        let head = Head { q: round(&head.q), k: round(&head.k), v: round(&head.v) };
-        let largest = head.v.as_slice().iter().fold(0.0_f64, |a, x| a.max(x.abs()));
-        for map in [head.map(Family::Balanced, Kernel::attention(DIM)), learned()] {
-            for exact in sets() {
-                for causal in [false, true] {
-                    let mask = Mask::new(causal, None);
-                    let narrow = Narrow::new(&head, &from);
-                    let options = AttentionOptions::new().causal(causal);
-                    let method =
-                        Method::Hybrid { maps: std::slice::from_ref(&map), exact: &[exact] };
-                    let ours = attention(method, narrow.inputs(), &options).unwrap();
-                    let plain = head.plain(&map, exact, mask);
-                    let clear = clear_rows(&head, &map, exact, mask, 1e-4);
-                    let allowed = rounding(&head, &map, exact, mask, f64::from(f32::EPSILON) / 2.0);
-                    for (i, row) in ours.chunks(COLUMNS).enumerate().filter(|(i, _)| clear[*i]) {
-                        let row: Vec<f64> = row.iter().map(|x| to(*x)).collect();
-                        let (off, most) = (worst(&row, plain.row(i)), largest * (allowed[i] + own));
-                        assert!(off < most, "{exact}, causal {causal}, row {i}: {off:e}, {most:e}");
-                        compared += 1;
-                        sharp += usize::from(most < 1e-2 * largest);
+#[test]
+fn packed_sequences_see_nothing_else() {
+    let offsets = [0, 3, 100, 101, 260];
+    let head = Head::new(90, 260, 260);
+    let weight = normal(95, 260, COLUMNS, 0.0, 1.0);
+    for map in [head.map(Family::Balanced, Kernel::attention(DIM)), learned()] {
+        for exact in sets() {
+            for causal in [false, true] {
+                let options = AttentionOptions::new().causal(causal);
+                let packed = options.offsets(Some(&offsets));
+                let (out, g) = head.with_gradients(&map, exact, &weight, &packed);
+                for rows in offsets.windows(2).map(|w| w[0]..w[1]) {
+                    let own = some_rows(&weight, rows.clone());
+                    let part = head.part(rows.clone());
+                    let (alone, own) = part.with_gradients(&map, exact, &own, &options);
+                    let pairs = [(&out, &alone), (&g.q, &own.q), (&g.k, &own.k), (&g.v, &own.v)];
+                    for (what, (all, alone)) in ["out", "q", "k", "v"].into_iter().zip(pairs) {
+                        let columns = all.len() / 260;
+                        let all = &all[rows.start * columns..rows.end * columns];
+                        assert_eq!(all, alone, "{what} of {rows:?}, {exact}, causal {causal}");
                     }
                 }
             }
         }
     }
-    assert!(compared > 10_000 && 10 * sharp > 9 * compared, "{compared} compared, {sharp} sharply");
 }
 
-/// The numbers of a head in a narrow format.
-struct Narrow<T> {
-    q: Vec<T>,
-    k: Vec<T>,
-    v: Vec<T>,
-}
-
-impl<T: Scalar> Narrow<T> {
-    fn new(head: &Head, from: impl Fn(f64) -> T) -> Self {
-        let narrow = |m: &Matrix<f64>| m.as_slice().iter().map(|x| from(*x)).collect();
-        Self { q: narrow(&head.q), k: narrow(&head.k), v: narrow(&head.v) }
-    }
-
-    fn inputs(&self) -> Qkv<'_, T> {
-        let t = |x, columns| Tensor::new(Vec::as_slice(x), [1, 1, Vec::len(x) / columns, columns]);
-        let [q, k] = [&self.q, &self.k].map(|x| t(x, DIM).unwrap());
-        Qkv::new(q, k, t(&self.v, COLUMNS).unwrap())
-    }
-}
-
+/// Two sequences of two heads, each head with its own map and exact keys: what each gives alone.
 #[test]
-fn narrow_formats_follow_the_definition() {
-    narrow_runs::<f32>(0.0, |x| x as f32, f64::from);
-    // Outputs are rounded to their format in the end.
-    let own = half::f16::EPSILON.to_f64();
-    narrow_runs::<half::f16>(own, half::f16::from_f64, half::f16::to_f64);
-}
-
-/// Gradients in `f32` are those in `f64`, where the choice of exact keys is the same for all rows.
-#[test]
-fn narrow_gradients_follow_wide_ones() {
-    let mut compared = 0;
-    for seed in 200..206 {
-        let head = Head::new(seed, 120, 120);
-        let round = |m: &Matrix<f64>| {
-            Matrix::from_fn(m.rows(), m.columns(), |i, l| f64::from(m[(i, l)] as f32))
-        };
-        let head = Head { q: round(&head.q), k: round(&head.k), v: round(&head.v) };
-        let map = head.map(Family::Balanced, Kernel::attention(DIM));
-        let weight = normal(seed + 50, 120, COLUMNS, 0.0, 1.0);
-        for exact in sets() {
-            for causal in [false, true] {
-                let mask = Mask::new(causal, None);
-                if clear_rows(&head, &map, exact, mask, 2e-6).contains(&false) {
-                    continue;
+fn heads_of_a_batch_are_single_heads() {
+    let length = 170;
+    let (heads, maps, exact) = batch_of_heads(length);
+    let weights: Vec<_> = (0..4).map(|n| normal(360 + n, length, COLUMNS, 0.0, 1.0)).collect();
+    let join = |all: [&Matrix<f64>; 4]| all.map(Matrix::as_slice).concat();
+    let q = join(heads.each_ref().map(|h| &h.q));
+    let k = join(heads.each_ref().map(|h| &h.k));
+    let v = join(heads.each_ref().map(|h| &h.v));
+    let w = join([&weights[0], &weights[1], &weights[2], &weights[3]]);
+    fn t(x: &[f64], length: usize) -> Tensor<'_, f64> {
+        Tensor::new(x, [2, 2, length, x.len() / length / 4]).unwrap()
+    }
+    let inputs = Qkv::new(t(&q, length), t(&k, length), t(&v, length));
+    let padding: Vec<bool> = (0..2 * length).map(|j| j % 7 != 3 && j > 20).collect();
+    let method = Method::Hybrid { maps: &maps, exact: &exact };
+    for causal in [false, true] {
+        for masked in [false, true] {
+            let options = AttentionOptions::new().causal(causal);
+            let all = options.key_mask(masked.then_some(&padding[..]));
+            let out = attention(method, inputs, &all).unwrap();
+            let (o, w) = (t(&out, length), t(&w, length));
+            let g = attention_backward(method, inputs, o, w, &all).unwrap();
+            for (n, head) in heads.iter().enumerate() {
+                let (own, visible) = (n % 2, &padding[n / 2 * length..][..length]);
+                let options = options.key_mask(masked.then_some(visible));
+                let (alone, one) =
+                    head.with_gradients(&maps[own], exact[own], &weights[n], &options);
+                let pairs = [(&out, &alone), (&g.q, &one.q), (&g.k, &one.k), (&g.v, &one.v)];
+                for (what, (all, alone)) in ["out", "q", "k", "v"].into_iter().zip(pairs) {
+                    let own = &all[n * alone.len()..][..alone.len()];
+                    assert_eq!(own, alone, "{what} of {n}, causal {causal}, masked {masked}");
                 }
-                let options = AttentionOptions::new().causal(causal);
-                let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &[exact] };
-                let out = attention(method, head.inputs(), &options).unwrap();
-                let shape = [1, 1, 120, COLUMNS];
-                let (o, w) = (Tensor::new(&out, shape).unwrap(), tensor(&weight));
-                let wide = attention_backward(method, head.inputs(), o, w, &options).unwrap();
-                let narrow = Narrow::new(&head, |x| x as f32);
-                let out = attention(method, narrow.inputs(), &options).unwrap();
-                let w: Vec<f32> = weight.as_slice().iter().map(|x| *x as f32).collect();
-                let [o, w] = [&out, &w].map(|x| Tensor::new(x, shape).unwrap());
-                let ours = attention_backward(method, narrow.inputs(), o, w, &options).unwrap();
-                // A gradient is a sum over all queries of differences of what outputs are made of.
-                let allowed = rounding(&head, &map, exact, mask, f64::from(f32::EPSILON) / 2.0);
-                let allowed = 4.0 * allowed.iter().fold(0.0_f64, |a, x| a.max(*x));
-                for (what, a, b) in
-                    [("q", &ours.q, &wide.q), ("k", &ours.k, &wide.k), ("v", &ours.v, &wide.v)]
-                {
-                    let a: Vec<f64> = a.iter().map(|x| f64::from(*x)).collect();
-                    let largest = b.iter().fold(0.0_f64, |m, x| m.max(x.abs()));
-                    let off = worst(&a, b) / largest;
-                    assert!(
-                        off < allowed,
-                        "{exact}, causal {causal}, {what}: {off:e}, {allowed:e}"
-                    );
-                }
-                compared += 1;
             }
         }
     }
-    assert!(compared > 40, "{compared} compared");
 }
 
-#[test]
-fn packed_sequences_see_nothing_else() {
-    let offsets = [0, 3, 100, 101, 260];
-    let head = Head::new(90, 260, 260);
-    let map = head.map(Family::Balanced, Kernel::attention(DIM));
-    for exact in sets() {
-        for causal in [false, true] {
-            let options = AttentionOptions::new().causal(causal).offsets(Some(&offsets));
-            let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &[exact] };
-            let packed = attention(method, head.inputs(), &options).unwrap();
-            for w in offsets.windows(2) {
-                let cut = |m: &Matrix<f64>| {
-                    Matrix::from_fn(w[1] - w[0], m.columns(), |i, l| m[(w[0] + i, l)])
-                };
-                let part = Head { q: cut(&head.q), k: cut(&head.k), v: cut(&head.v) };
-                let alone = part.run(&map, exact, Mask::new(causal, None));
-                assert_eq!(packed[w[0] * COLUMNS..w[1] * COLUMNS], alone, "{exact}, {causal}");
-            }
-        }
-    }
+/// Heads of two sequences, two each, with the maps and exact keys of both.
+fn batch_of_heads(length: usize) -> ([Head; 4], [FeatureMap; 2], [ExactKeys; 2]) {
+    let heads = [300, 310, 320, 330].map(|seed| Head::new(seed, length, length));
+    let maps = [heads[0].map(Family::Balanced, Kernel::attention(DIM)), learned()];
+    let none = ExactKeys::NONE;
+    (heads, maps, [none.near(7).routed(3, 4), none.near(30).global(4).routed(2, 9)])
 }
 
 #[test]
@@ -418,95 +356,29 @@ fn threads_change_no_bit() {
     }
 }
 
-/// Token by token, in any pieces and from a file: the same as at once.
-#[test]
-fn decoding_is_causal_attention_however_it_is_cut() {
-    let length = 230;
-    let heads = [Head::new(130, length, length), Head::new(140, length, length)];
-    let maps = [heads[0].map(Family::Balanced, Kernel::attention(DIM)), learned()];
-    for exact in sets() {
-        let kept = [exact, exact.near(exact.near + 3)];
-        let whole: Vec<Vec<f64>> =
-            (0..2).map(|h| heads[h].run(&maps[h], kept[h], Mask::causal())).collect();
-        for pieces in
-            [vec![1; length], vec![length], vec![100, 1, 1, 46, 1, 60, 21], vec![47, 2, 181]]
-        {
-            let state = DecodeState::<f64>::new(maps.to_vec(), 1, 2, COLUMNS).unwrap();
-            let mut state = state.exact_keys(&kept).unwrap();
-            let mut start = 0;
-            let mut outs = [vec![], vec![]];
-            for (n, piece) in pieces.iter().enumerate() {
-                let part = |of: fn(&Head) -> &Matrix<f64>| -> Vec<f64> {
-                    let rows = |h: &Head| {
-                        let m = of(h);
-                        m.as_slice()[start * m.columns()..(start + piece) * m.columns()].to_vec()
-                    };
-                    heads.iter().flat_map(rows).collect()
-                };
-                let (q, k, v) = (part(|h| &h.q), part(|h| &h.k), part(|h| &h.v));
-                let t = |x: &'_ [f64]| [1, 2, *piece, x.len() / piece / 2];
-                let [q, k, v] = [&q, &k, &v].map(|x| Tensor::new(x, t(x)).unwrap());
-                if n % 40 == 3 {
-                    // An error leaves the state as it was.
-                    let mut bad = vec![0.0; 2 * piece * COLUMNS];
-                    bad[piece * COLUMNS] = f64::NAN;
-                    let bad_v = Tensor::new(&bad, v.shape()).unwrap();
-                    assert!(state.advance(q, k, bad_v).is_err());
-                    let bytes = state.to_bytes().unwrap();
-                    state = DecodeState::from_bytes(maps.to_vec(), &bytes).unwrap();
-                    assert_eq!(state.tokens(), start);
-                }
-                let out = state.advance(q, k, v).unwrap();
-                outs[0].extend_from_slice(&out[..piece * COLUMNS]);
-                outs[1].extend_from_slice(&out[piece * COLUMNS..]);
-                start += piece;
-            }
-            for h in 0..2 {
-                let off = worst(&outs[h], &whole[h]);
-                assert!(off < 1e-10, "{}, pieces of {}: {off:e}", kept[h], pieces[0]);
-            }
-        }
+/// A head, and a map that is far too large near its centre: nearly all that the features give is taken back.
+fn overestimated(length: usize, spread: f64) -> (Head, FeatureMap) {
+    let mut head = Head::new(160, length, length);
+    for i in 0..length {
+        head.q.row_mut(i).iter_mut().for_each(|x| *x *= spread);
+        head.k.row_mut(i).iter_mut().for_each(|x| *x *= spread);
     }
+    // Frequencies that are sums of queries and keys: the estimates of those pairs are off by e^‖ω‖²/2.
+    let kernel = Kernel::attention(DIM);
+    let scale = kernel.scale();
+    let omega = Matrix::from_fn(24, DIM, |m, l| scale * (head.q[(m, l)] + head.k[(m, l)]));
+    let (mq, mk) = (moments(&head.q), moments(&head.k));
+    let estimator = Estimator::fit(Family::Pos, kernel, &mq, &mk).unwrap();
+    let spec = FeatureSpec::new(Family::Pos, 24).kernel(kernel);
+    let map = spec.with_omega(estimator.parameters().unwrap().clone(), omega).unwrap();
+    (head, map)
 }
 
-#[test]
-fn memory_of_decoding_stays_flat() {
-    let head = Head::new(150, 1200, 1200);
-    let map = head.map(Family::Balanced, Kernel::attention(DIM));
-    let exact = [ExactKeys::NONE.near(9).global(4).routed(2, 6)];
-    let mut state =
-        DecodeState::<f64>::new(vec![map], 1, 1, COLUMNS).unwrap().exact_keys(&exact).unwrap();
-    let mut sizes = vec![];
-    for i in 0..1200 {
-        let row = |m: &Matrix<f64>| m.row(i).to_vec();
-        let (q, k, v) = (row(&head.q), row(&head.k), row(&head.v));
-        let t = |x| Tensor::new(Vec::as_slice(x), [1, 1, 1, Vec::len(x)]).unwrap();
-        state.advance(t(&q), t(&k), t(&v)).unwrap();
-        sizes.push(state.size_in_bytes());
-    }
-    let most = |part: &[usize]| part.iter().copied().max().unwrap();
-    assert!(most(&sizes[600..]) <= most(&sizes[200..400]) * 5 / 4, "{:?}", &sizes[590..620]);
-}
-
-/// A map that is far too large near its centre: nearly all that the features give is taken back.
+/// Nearly all that the features give is taken back.
 #[test]
 fn lost_digits_are_noticed() {
     let length = 120;
-    let mut head = Head::new(160, length, length);
-    for i in 0..length {
-        head.q.row_mut(i).iter_mut().for_each(|x| *x *= 3.0);
-        head.k.row_mut(i).iter_mut().for_each(|x| *x *= 3.0);
-    }
-    let map = {
-        // Frequencies that are sums of queries and keys: the estimates of those pairs are off by e^‖ω‖²/2.
-        let kernel = Kernel::attention(DIM);
-        let scale = kernel.scale();
-        let omega = Matrix::from_fn(24, DIM, |m, l| scale * (head.q[(m, l)] + head.k[(m, l)]));
-        let (mq, mk) = (moments(&head.q), moments(&head.k));
-        let estimator = Estimator::fit(Family::Pos, kernel, &mq, &mk).unwrap();
-        let spec = FeatureSpec::new(Family::Pos, 24).kernel(kernel);
-        spec.with_omega(estimator.parameters().unwrap().clone(), omega).unwrap()
-    };
+    let (head, map) = overestimated(length, 3.0);
     let logs = |side, m: &Matrix<f64>| map.log_features(side, m.view()).unwrap();
     let (p, s) = (logs(Side::Query, &head.q), logs(Side::Key, &head.k));
     let kernel = map.kernel().log_matrix(head.q.view(), head.k.view()).unwrap();
@@ -575,4 +447,40 @@ fn hostile_inputs_are_refused_or_harmless() {
     assert!(state().exact_keys(&[more]).is_err());
     assert!(state().exact_keys(&[ExactKeys::ALL]).is_err());
     assert!(state().exact_keys(&[ExactKeys::NONE; 3]).is_err());
+}
+
+/// Heads may have maps of different sizes: how many slots a head can prefer depends on its own map.
+#[test]
+fn slots_are_those_of_the_own_map() {
+    let heads = [Head::new(90, 120, 120), Head::new(95, 120, 120)];
+    let fitted = |(head, features): (&Head, usize)| {
+        let spec = FeatureSpec::new(Family::Balanced, features).kernel(Kernel::attention(DIM));
+        spec.fit(&moments(&head.q), &moments(&head.k)).unwrap()
+    };
+    let maps: Vec<FeatureMap> = heads.iter().zip([24, 8]).map(fitted).collect();
+    let exact = [ExactKeys::NONE.near(2).routed(16, 2), ExactKeys::NONE.near(2).routed(8, 2)];
+    let both = |part: fn(&Head) -> &Matrix<f64>| -> Vec<f64> {
+        heads.iter().flat_map(|head| part(head).as_slice().to_vec()).collect()
+    };
+    let (q, k, v) = (both(|h| &h.q), both(|h| &h.k), both(|h| &h.v));
+    let t = |x, columns| Tensor::new(x, [1, 2, 120, columns]).unwrap();
+    let inputs = Qkv::new(t(&q, DIM), t(&k, DIM), t(&v, COLUMNS));
+    let run = |exact: &[ExactKeys]| {
+        let options = AttentionOptions::new().causal(true);
+        attention(Method::Hybrid { maps: &maps, exact }, inputs, &options)
+    };
+    let decode = |exact: &[ExactKeys]| {
+        let state = DecodeState::<f64>::new(maps.clone(), 1, 2, COLUMNS)?;
+        state.exact_keys(exact)?.advance(inputs.q, inputs.k, inputs.v)
+    };
+    let plain: Vec<f64> = (0..2)
+        .flat_map(|h| heads[h].plain(&maps[h], exact[h], Mask::causal()).as_slice().to_vec())
+        .collect();
+    assert!(worst(&run(&exact).unwrap(), &plain) < 1e-10);
+    assert!(worst(&decode(&exact).unwrap(), &plain) < 1e-10);
+    let swapped = [exact[1], exact[0]];
+    for refused in [run(&swapped).unwrap_err(), decode(&swapped).unwrap_err()] {
+        let reason = "exact keys: 16 preferred slots of 8 features";
+        assert_eq!(refused.to_string(), reason);
+    }
 }

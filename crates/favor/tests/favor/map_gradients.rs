@@ -141,6 +141,40 @@ fn single_precision_is_close() {
     }
 }
 
+/// What attention refuses has no gradient either, for the same reason.
+#[test]
+fn what_attention_refuses_is_refused() {
+    let none = ExactKeys::NONE;
+    let maps = maps(none);
+    let x = noise(1, 1.0);
+    let tokens = |length: usize| {
+        let shape = [BATCH, HEADS, length, DIM];
+        Tensor::new(&x[..shape.iter().product()], shape).unwrap()
+    };
+    let (nothing, short, long) = (tokens(0), tokens(6), tokens(10));
+    let (whole, cross) = (Qkv::new(long, long, long), Qkv::new(short, long, long));
+    let options = AttentionOptions::new();
+    let cases = [
+        (cross, none, options.causal(true)),
+        (cross, none.near(2), options),
+        (Qkv::new(long, long, short), none, options),
+        (Qkv::new(nothing, nothing, nothing), none, options),
+        (whole, none.routed(FEATURES + 1, 2), options),
+        (whole, none, options.key_mask(Some(&[true; 7]))),
+    ];
+    for (inputs, exact, options) in cases {
+        let method = Method::Hybrid { maps: &maps, exact: &[exact] };
+        let refused = attention(method, inputs, &options).unwrap_err();
+        let found = map_gradients(method, inputs, inputs.q, inputs.q, &options).unwrap_err();
+        assert_eq!(found, refused);
+    }
+    // Where every key is exact, queries need no place among them.
+    let method = Method::Hybrid { maps: &maps, exact: &[ExactKeys::ALL] };
+    assert!(attention(method, cross, &options).is_ok());
+    let zero = map_gradients(method, cross, short, short, &options).unwrap();
+    assert!(zero[0].constants.iter().all(|c| *c == 0.0));
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let case = Case { exact: ExactKeys::NONE, causal: false, masked: false };

@@ -164,20 +164,20 @@ fn foreign_files_are_told_apart() {
     let other = r#"{"schema":"favor.model","version":1}"#;
     assert_says(&file(Some(other)), &["favor.model", "favor.maps"]);
     // A later version need not be readable beyond its number.
-    let later = r#"{"schema":"favor.maps","version":5,"contents":"something new"}"#;
-    assert_says(&file(Some(later)), &["version 5", "reads version 4"]);
+    let later = r#"{"schema":"favor.maps","version":6,"contents":"something new"}"#;
+    assert_says(&file(Some(later)), &["version 6", "reads version 5"]);
     let no_version = r#"{"schema":"favor.maps"}"#;
     assert_says(&file(Some(no_version)), &["version null"]);
-    let no_contents = r#"{"schema":"favor.maps","version":4,"checksum":""}"#;
+    let no_contents = r#"{"schema":"favor.maps","version":5,"checksum":""}"#;
     assert_says(&file(Some(no_contents)), &["damaged header", "contents"]);
-    let unsigned = r#"{"schema":"favor.maps","version":4,"checksum":"0","contents":[]}"#;
+    let unsigned = r#"{"schema":"favor.maps","version":5,"checksum":"0","contents":[]}"#;
     assert_says(&file(Some(unsigned)), &["checksum"]);
 }
 
 /// A file of maps with the given header and arrays, and a checksum that is right.
 fn written(specs: serde_json::Value, arrays: Vec<Array<'_>>) -> Vec<u8> {
     let contents = json!({ "maps": specs });
-    Kind::new("favor.maps", "feature map", 4).write(&contents, arrays).unwrap()
+    Kind::new("favor.maps", "feature map", 5).write(&contents, arrays).unwrap()
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn json_maps_are_checked_like_files() {
         ("features", |v| v["spec"]["features"] = 3.into()),
         ("quadratic", |v| v["numbers"]["Drawn"]["parameters"]["quadratic"][0] = 0.5.into()),
         ("transform", |v| {
-            v["numbers"]["Drawn"]["parameters"]["query_transform"]["data"][0] = 40.0.into()
+            v["numbers"]["Drawn"]["parameters"]["query_transform"]["data"][0] = 40.0.into();
         }),
         ("parameters", |v| v["numbers"]["Drawn"]["parameters"] = serde_json::Value::Null),
         ("scale", |v| v["spec"]["kernel"]["scale"] = 0.0.into()),

@@ -363,7 +363,11 @@ fn gradients_are_those_of_the_choices() {
     let mut maps = adaptive(3, Redraw::Never, Statistics::PerBatch).unwrap();
     let maps = maps.training(q, k, None, false).unwrap();
     let choices = [true, false, true, false, false, true].map(|by_features| {
-        if by_features { Choice::Features { predicted_error: 0.0 } } else { Choice::ExactIsShort }
+        if by_features {
+            Choice::Features { predicted_error: 0.0, exact: ExactKeys::NONE }
+        } else {
+            Choice::ExactIsShort
+        }
     });
     let options = AttentionOptions::new();
     let kernel = Kernel::attention(8);

@@ -63,14 +63,14 @@ pub(crate) fn forward_causal<T: Scalar>(
         .par_chunks_mut(size * columns)
         .zip(before)
         .enumerate()
-        .map(|(p, (out, sums))| walk((q, k, v), map, sums, mask, p * size, out))
+        .map(|(p, (out, sums))| walk((q, k, v), map, sums, mask, p * size, out, &mut None))
         .collect();
     let last = ends?.pop();
     Ok(last.unwrap_or_else(|| Sums::new(&map.key, columns)))
 }
 
 /// Walks on from the given sums, writing the outputs of the tokens from `start` on; returns the sums
-/// after them.
+/// after them. Takes and leaves memory, if it fits.
 pub(crate) fn walk<T: Scalar>(
     inputs: (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
     map: &PackedMap<T::Real>,
@@ -78,16 +78,19 @@ pub(crate) fn walk<T: Scalar>(
     mask: Option<&[bool]>,
     start: usize,
     out: &mut [T],
+    memory: &mut Option<WalkMemory<T::Real>>,
 ) -> Result<Sums<T::Real>> {
     let columns = inputs.2.columns;
     let tokens = out.len() / columns;
-    let mut walk = Walk::new(map, sums, columns, tokens);
+    let mut walk = Walk::with_memory(map, sums, columns, tokens, memory.take());
     walk.visit(inputs, mask, (start, start + tokens), &mut |tile| {
         let at = (tile.start - start) * columns;
         let out = &mut out[at..at + tile.rows * columns];
         write_outputs(tile, map.query.features, columns, out)
     })?;
-    Ok(walk.sums)
+    let Walk { sums, memory: used, .. } = walk;
+    *memory = Some(used);
+    Ok(sums)
 }
 
 /// A walk through a sequence, tile by tile.
@@ -95,6 +98,12 @@ pub(crate) struct Walk<'m, R: Real> {
     map: &'m PackedMap<R>,
     /// The sums over the keys before the tile.
     pub(crate) sums: Sums<R>,
+    pub(crate) memory: WalkMemory<R>,
+    keeps_projections: bool,
+}
+
+/// Memory for the tiles of a walk, which can serve the next one.
+pub(crate) struct WalkMemory<R: Real> {
     keys: Scratch<R>,
     queries: Scratch<R>,
     /// Products of the features of the tile's queries and keys, zero above the diagonal.
@@ -108,7 +117,29 @@ pub(crate) struct Walk<'m, R: Real> {
     last: Vec<R>,
     totals: Vec<R>,
     /// Projections of the tile's keys before they become features, if they are to be kept.
-    projections: Option<Vec<R>>,
+    projections: Vec<R>,
+}
+
+impl<R: Real> WalkMemory<R> {
+    fn new(map: &PackedMap<R>, columns: usize, rows: usize) -> Self {
+        let width = map.key.weights.width;
+        Self {
+            keys: Scratch::new(&map.key, columns, rows),
+            queries: Scratch::new(&map.query, columns, rows),
+            weights: vec![],
+            turned: vec![],
+            sums_of_rows: vec![],
+            first: vec![R::ZERO; width],
+            last: vec![R::ZERO; width],
+            totals: vec![R::ZERO; width],
+            projections: vec![],
+        }
+    }
+
+    /// Whether it is what such a walk would make.
+    fn fits(&self, map: &PackedMap<R>, columns: usize, rows: usize) -> bool {
+        self.keys.fits(&map.key, columns, rows) && self.queries.fits(&map.query, columns, rows)
+    }
 }
 
 /// A tile with the features of its queries and keys.
@@ -132,34 +163,34 @@ pub(crate) struct Loaded<'w, R: Real> {
 impl<'m, R: Real> Walk<'m, R> {
     /// A walk of at most `tokens` tokens on from the given sums.
     pub(crate) fn new(map: &'m PackedMap<R>, sums: Sums<R>, columns: usize, tokens: usize) -> Self {
-        let width = map.key.weights.width;
+        Self::with_memory(map, sums, columns, tokens, None)
+    }
+
+    /// The same in the memory of an earlier walk, if that fits.
+    pub(crate) fn with_memory(
+        map: &'m PackedMap<R>,
+        sums: Sums<R>,
+        columns: usize,
+        tokens: usize,
+        memory: Option<WalkMemory<R>>,
+    ) -> Self {
         let rows = tokens.min(TILE);
-        Self {
-            keys: Scratch::new(&map.key, columns, rows),
-            queries: Scratch::new(&map.query, columns, rows),
-            weights: vec![],
-            turned: vec![],
-            sums_of_rows: vec![],
-            first: vec![R::ZERO; width],
-            last: vec![R::ZERO; width],
-            totals: vec![R::ZERO; width],
-            projections: None,
-            map,
-            sums,
-        }
+        let memory = memory.filter(|memory| memory.fits(map, columns, rows));
+        let memory = memory.unwrap_or_else(|| WalkMemory::new(map, columns, rows));
+        Self { map, sums, memory, keeps_projections: false }
     }
 
     /// The same walk, showing the projections of keys too.
     pub(crate) fn keeping_projections(self) -> Self {
-        Self { projections: Some(vec![]), ..self }
+        Self { keeps_projections: true, ..self }
     }
 
     pub(crate) fn key_scratch(&self) -> &Scratch<R> {
-        &self.keys
+        &self.memory.keys
     }
 
     pub(crate) fn query_scratch(&self) -> &Scratch<R> {
-        &self.queries
+        &self.memory.queries
     }
 
     /// Visits the tokens `start..end` tile by tile, adding each tile's keys to the sums after it.
@@ -170,7 +201,7 @@ impl<'m, R: Real> Walk<'m, R> {
         (start, end): (usize, usize),
         take: &mut dyn FnMut(Loaded<'_, R>) -> Result<()>,
     ) -> Result<()> {
-        let step = TILE.min(self.keys.capacity);
+        let step = TILE.min(self.memory.keys.capacity);
         for start in (start..end).step_by(step) {
             self.tile((q, k, v), mask, (start, (start + step).min(end)), take)?;
         }
@@ -208,8 +239,9 @@ impl<'m, R: Real> Walk<'m, R> {
         // Exponents of keys, from this tile or before it, are finite.
         self.sums.keys = usize::from(exponents[0].is_finite());
         if !key_rows.is_empty() {
-            self.keys.project(&self.map.key, "keys", k, key_rows)?;
-            self.keys.terms[..key_rows.len()].copy_from_slice(key_terms);
+            let keys = &mut self.memory.keys;
+            keys.project(&self.map.key, "keys", k, key_rows)?;
+            keys.terms[..key_rows.len()].copy_from_slice(key_terms);
         }
         self.features((q, v), key_rows, rows)
     }
@@ -222,7 +254,7 @@ impl<'m, R: Real> Walk<'m, R> {
         rows: &[usize],
         start: usize,
     ) -> Result<bool> {
-        let Self { map, sums, keys, first, last, .. } = self;
+        let Self { map, sums, memory: WalkMemory { keys, first, last, .. }, .. } = self;
         if rows.is_empty() {
             return Ok(true);
         }
@@ -258,8 +290,10 @@ impl<'m, R: Real> Walk<'m, R> {
         key_rows: &'w [usize],
         rows: &[usize],
     ) -> Result<Loaded<'w, R>> {
-        let Self { map, sums, keys, queries, weights, totals, projections, .. } = self;
-        let (turned, sums_of_rows) = (&mut self.turned, &mut self.sums_of_rows);
+        let Self { map, sums, memory, keeps_projections } = self;
+        let WalkMemory {
+            keys, queries, weights, turned, sums_of_rows, totals, projections, ..
+        } = memory;
         let (start, count) = (rows[0], key_rows.len());
         let kernels = keys.kernels;
         let weight_stride = count.next_multiple_of(kernels.lanes);
@@ -267,9 +301,9 @@ impl<'m, R: Real> Walk<'m, R> {
             keys.pack_values("values", v, key_rows)?;
             let tile = keys.tile(&map.key, count);
             totals.fill(R::ZERO);
-            if let Some(kept) = projections {
-                kept.clear();
-                kept.extend_from_slice(&keys.features[..count * tile.stride]);
+            projections.clear();
+            if *keeps_projections {
+                projections.extend_from_slice(&keys.features[..count * tile.stride]);
             }
             let Scratch { features, terms, .. } = keys;
             let (constants, exponents) = (&map.key.constants, &sums.exponents);
@@ -316,7 +350,6 @@ impl<'m, R: Real> Walk<'m, R> {
             terms.iter_mut().zip(sums_of_rows).for_each(|(term, own)| *term = *term + *own);
         }
         let rows = rows.len();
-        let projections = projections.as_deref().unwrap_or(&[]);
         Ok(Loaded {
             sums,
             keys,
@@ -332,7 +365,7 @@ impl<'m, R: Real> Walk<'m, R> {
 
     /// Adds the tile's keys to the sums.
     fn add_tile(&mut self, count: usize) {
-        let Self { map, sums, keys, totals, .. } = self;
+        let Self { map, sums, memory: WalkMemory { keys, totals, .. }, .. } = self;
         if count == 0 {
             return;
         }

@@ -4,9 +4,9 @@ use super::forward::query_tile_features;
 use super::product::row_scales;
 use crate::engine::tensor::Strided;
 use crate::engine::tile::Sums;
-use crate::engine::tile::{Product, Scratch, overflow};
+use crate::engine::tile::{Product, Scratch, all_finite, overflow};
 use crate::map::{Cached, PackedMap, PackedSide};
-use crate::simd::Constants;
+use crate::simd::{Constants, Prefetch};
 use crate::{Error, FeatureMap, Float, KeySums, LogScaled, Matrix, Result, Rows, reference};
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
@@ -170,18 +170,26 @@ pub(super) fn apply_tiles<T: Float>(
     let mut log_scale = vec![0.0; queries.rows()];
     let pieces = values.as_mut_slice().chunks_mut(size * columns).zip(log_scale.chunks_mut(size));
     let pieces: Vec<_> = pieces.enumerate().collect();
+    let queries = Strided::of(queries);
     let one = |(p, (out, scales)): (usize, (&mut [T], &mut [f64]))| -> Result<()> {
         let mut scratch = Scratch::new(&map.query, columns, scales.len());
         let rows: Vec<usize> = (p * size..p * size + scales.len()).collect();
         let step = scratch.capacity;
-        for ((rows, out), scales) in
-            rows.chunks(step).zip(out.chunks_mut(step * columns)).zip(scales.chunks_mut(step))
-        {
-            query_tile_features(&map.query, sums, Strided::of(queries), rows, &mut scratch)?;
+        let mut tiles = rows.chunks(step).peekable();
+        for (out, scales) in out.chunks_mut(step * columns).zip(scales.chunks_mut(step)) {
+            let Some(rows) = tiles.next() else { break };
+            scratch.prefetch_during_projection =
+                tiles.peek().map_or(Prefetch::default(), |next| queries.prefetch(next));
+            query_tile_features(&map.query, sums, queries, rows, &mut scratch)?;
             row_scales(map, rows.len(), &mut scratch, scales);
             let Scratch { kernels, features, stride, values, .. } = &mut scratch;
             let (features, right) = ((&features[..], *stride), (&sums.values[..], sums.width));
             Product::new(kernels, features, rows.len()).rows(map.query.features, right, values);
+            // Here, while they are in cache.
+            let finite = scales.iter().fold(true, |all, s| all & s.is_finite());
+            if !(finite && all_finite(&values[..rows.len() * sums.width])) {
+                return Err(overflow::<T>());
+            }
             for (out, row) in out.chunks_mut(columns).zip(values.chunks(sums.width)) {
                 T::scaled_into(row, T::Real::ONE, out);
             }
@@ -193,10 +201,5 @@ pub(super) fn apply_tiles<T: Float>(
     } else {
         pieces.into_par_iter().try_for_each(one)?;
     }
-    let finite = log_scale.iter().all(|s| s.is_finite());
-    if finite && values.as_slice().iter().all(|v| Float::is_finite(*v)) {
-        Ok(LogScaled { log_scale, values })
-    } else {
-        Err(overflow::<T>())
-    }
+    Ok(LogScaled { log_scale, values })
 }

@@ -11,7 +11,7 @@ pub(crate) use gradient::{
 };
 pub(crate) use multiply::Product;
 pub(crate) use packing::{pack_rows, packed_rows, squared_norm};
-pub(crate) use sums::Sums;
+pub(crate) use sums::{Sums, all_finite};
 
 use crate::engine::tensor::{Scalar, Strided};
 use crate::map::PackedSide;
@@ -86,6 +86,17 @@ impl<R: Real> Scratch<R> {
             prefetch_during_projection: Prefetch::default(),
             prefetch_during_product: Prefetch::default(),
         }
+    }
+
+    /// Whether it is what `new` would make.
+    pub(crate) fn fits(&self, side: &PackedSide<R>, value_columns: usize, rows: usize) -> bool {
+        let lanes = self.kernels.lanes;
+        let turned = side.dense.as_ref().map_or(0, |d| self.capacity * d.triangle.width);
+        self.capacity == tile_rows(side.weights.width).min(rows.max(1))
+            && self.stride == side.weights.width + lanes
+            && self.vectors.len() == self.capacity * side.dim_padded
+            && self.value_width == value_columns.next_multiple_of(lanes)
+            && self.turned.len() == turned
     }
 
     pub(crate) fn tile(&self, side: &PackedSide<R>, rows: usize) -> Layout {

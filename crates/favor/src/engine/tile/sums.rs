@@ -33,6 +33,11 @@ impl<R: Real> Sums<R> {
         }
     }
 
+    pub(crate) fn size_in_bytes(&self) -> usize {
+        let numbers = self.values.len() + self.totals.len() + self.exponents.len();
+        numbers * size_of::<R>()
+    }
+
     /// Adds the keys `rows` with their values.
     pub(crate) fn add<T: Scalar<Real = R>>(
         &mut self,
@@ -191,7 +196,7 @@ impl<R: Real> Sums<R> {
 }
 
 /// Whether all numbers are finite; in lanes, which the compiler can keep in vectors.
-fn all_finite<R: Real>(values: &[R]) -> bool {
+pub(crate) fn all_finite<R: Real>(values: &[R]) -> bool {
     let mut lanes = [R::ZERO; 16];
     let chunks = values.chunks_exact(16);
     let rest = chunks.remainder().iter().fold(R::ZERO, |sum, v| sum + *v * R::ZERO);

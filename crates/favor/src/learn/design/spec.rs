@@ -127,46 +127,55 @@ impl DesignSpec {
     }
 
     /// Another basis: [`Basis::Nystrom`], or a [`Family`].
+    #[must_use]
     pub fn basis(self, basis: impl Into<Basis>) -> Self {
         Self { basis: basis.into(), ..self }
     }
 
     /// Another shape of the kernel.
+    #[must_use]
     pub fn shape(self, shape: KernelShape) -> Self {
         Self { shape, ..self }
     }
 
     /// Another number of features.
+    #[must_use]
     pub fn features(self, features: usize) -> Self {
         Self { features, ..self }
     }
 
     /// Another coupling.
+    #[must_use]
     pub fn coupling(self, coupling: Coupling) -> Self {
         Self { coupling, ..self }
     }
 
     /// Another seed.
+    #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
     /// One bandwidth for all columns.
+    #[must_use]
     pub fn bandwidth(self, bandwidth: f64) -> Self {
         Self { bandwidths: vec![bandwidth], ..self }
     }
 
     /// A bandwidth for each column.
+    #[must_use]
     pub fn bandwidths(self, bandwidths: Vec<f64>) -> Self {
         Self { bandwidths, ..self }
     }
 
     /// Whether columns are brought to mean 0 and variance 1.
+    #[must_use]
     pub fn standardise(self, standardise: bool) -> Self {
         Self { standardise, ..self }
     }
 
     /// Whether the columns themselves come before the features.
+    #[must_use]
     pub fn linear(self, linear: bool) -> Self {
         Self { linear, ..self }
     }

@@ -37,27 +37,37 @@ pub struct LogisticOptions {
 
 impl Default for LogisticOptions {
     fn default() -> Self {
-        Self { penalty: None, start: None, tolerance: 1e-5, passes: 50 }
+        Self { penalty: None, start: None, tolerance: Self::TOLERANCE, passes: Self::PASSES }
     }
 }
 
 impl LogisticOptions {
-    /// A given penalty.
-    pub fn penalty(self, penalty: f64) -> Self {
-        Self { penalty: Some(penalty), ..self }
+    /// The tolerance, unless asked otherwise.
+    pub const TOLERANCE: f64 = 1e-5;
+
+    /// The most passes, unless asked otherwise.
+    pub const PASSES: usize = 50;
+
+    /// A given penalty; that of the ridge head when `None`.
+    #[must_use]
+    pub fn penalty(self, penalty: Option<f64>) -> Self {
+        Self { penalty, ..self }
     }
 
-    /// The penalty of the ridge head that was fitted to the same sums.
-    pub fn start(self, ridge_penalty: f64) -> Self {
-        Self { start: Some(ridge_penalty), ..self }
+    /// The penalty of the ridge head that was fitted to the same sums, if there is one.
+    #[must_use]
+    pub fn start(self, ridge_penalty: Option<f64>) -> Self {
+        Self { start: ridge_penalty, ..self }
     }
 
     /// Another tolerance.
+    #[must_use]
     pub fn tolerance(self, tolerance: f64) -> Self {
         Self { tolerance, ..self }
     }
 
     /// Another number of passes.
+    #[must_use]
     pub fn passes(self, passes: usize) -> Self {
         Self { passes, ..self }
     }

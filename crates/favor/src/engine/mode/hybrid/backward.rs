@@ -1,7 +1,7 @@
 //! Gradients of one head. Features have theirs over all keys, with the denominators of the whole; what
 //! exact keys change is added tile by tile.
 
-use super::causal::{Done, Listener, State};
+use super::causal::{Done, Listener, State, Tools};
 use super::forward::TileWalker;
 use super::gradient::{
     BlockGradient, Buffers, KeyGradients, ListGradients, QuerySums, TileGradient,
@@ -219,7 +219,7 @@ impl<R: Cached> Hybrid<'_, R> {
             exponents: vec![],
             kept_since: vec![],
         };
-        state.lead(self, (head.q, head.k, head.v), head.mask, &mut walk, &mut None)?;
+        state.lead(self, (head.q, head.k, head.v), head.mask, &mut walk, &mut Tools::none())?;
         let BackwardWalk { mut way, stops, .. } = walk;
         way.keys.add_lists(&state.lists, true);
         let of_terms = &way.keys.of_terms;

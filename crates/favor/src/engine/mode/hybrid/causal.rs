@@ -7,7 +7,7 @@ use super::routed::Routes;
 use super::rows::{Estimated, MANY, Pairs, QueryRows};
 use super::tile::{Correct, visit_global, visit_window};
 use super::{Hybrid, Shape};
-use crate::engine::mode::causal::{Loaded, Walk, write_numerators};
+use crate::engine::mode::causal::{Loaded, Walk, WalkMemory, write_numerators};
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::Sums;
 use crate::map::Cached;
@@ -43,8 +43,20 @@ pub(super) struct Done<'a, 'w, R: Cached> {
     pub(super) routes: &'a Routes<R>,
 }
 
-/// Memory for the tiles of a walk, which can serve the next one.
+/// Memory that one walk leaves to the next.
 pub(crate) struct Tools<R: Cached> {
+    pub(crate) walk: Option<WalkMemory<R>>,
+    correction: Option<Correction<R>>,
+}
+
+impl<R: Cached> Tools<R> {
+    pub(crate) fn none() -> Self {
+        Self { walk: None, correction: None }
+    }
+}
+
+/// Memory for what exact keys change in a tile.
+struct Correction<R: Cached> {
     rows: QueryRows<R>,
     pairs: Pairs<R>,
     routes: Routes<R>,
@@ -54,18 +66,18 @@ pub(crate) struct Tools<R: Cached> {
     exact: ExactKeys,
 }
 
-impl<R: Cached> Tools<R> {
-    /// These tools, or others if they are of the wrong size.
+impl<R: Cached> Correction<R> {
+    /// This memory, or other if it is of the wrong size.
     fn fitting<'t>(
-        tools: &'t mut Option<Self>,
+        memory: &'t mut Option<Self>,
         hybrid: &Hybrid<'_, R>,
         shape: Shape,
         capacity: usize,
     ) -> &'t mut Self {
         let exact = hybrid.exact;
         let fits = |t: &Self| (t.shape, t.exact) == (shape, exact) && t.capacity >= capacity;
-        *tools = tools.take().filter(fits);
-        tools.get_or_insert_with(|| Self {
+        *memory = memory.take().filter(fits);
+        memory.get_or_insert_with(|| Self {
             rows: QueryRows::new(shape, capacity),
             pairs: Pairs::new(),
             routes: Routes::new(hybrid),
@@ -113,7 +125,7 @@ impl<R: Cached> State<R> {
         hybrid: &Hybrid<'_, R>,
         inputs: Inputs<'_, T>,
         out: &mut [T],
-        tools: &mut Option<Tools<R>>,
+        tools: &mut Tools<R>,
     ) -> Result<StateUndo<R>> {
         let columns = inputs.2.columns;
         let mut outputs = Outputs { out, columns, position: self.position };
@@ -188,16 +200,18 @@ impl<R: Cached> State<R> {
         inputs: Inputs<'_, T>,
         mask: Option<&[bool]>,
         listener: &mut dyn Listener<R>,
-        tools: &mut Option<Tools<R>>,
+        tools: &mut Tools<R>,
     ) -> Result<()> {
         let (q, k, v) = inputs;
         let (offset, tokens) = (self.position, q.rows);
         let side = &hybrid.map.key;
         let sums = std::mem::replace(&mut self.sums, Sums::new(side, 0));
-        let mut walk = Walk::new(hybrid.map, sums, v.columns, tokens).keeping_projections();
+        let walk = Walk::with_memory(hybrid.map, sums, v.columns, tokens, tools.walk.take());
+        let mut walk = walk.keeping_projections();
         let shape = Shape::new(hybrid.map, v.columns);
         let capacity = walk.query_scratch().capacity;
-        let Tools { rows, pairs, routes, .. } = Tools::fitting(tools, hybrid, shape, capacity);
+        let correction = Correction::fitting(&mut tools.correction, hybrid, shape, capacity);
+        let Correction { rows, pairs, routes, .. } = correction;
         let first_tokens = hybrid.global().0;
         let slots = if hybrid.exact.is_routed() { side.features } else { 0 };
         let Self { recent, scores, lists, position, .. } = self;
@@ -267,15 +281,15 @@ impl<R: Cached> State<R> {
             })?;
             start = end;
         }
-        self.sums = walk.sums;
         *position = offset + tokens;
+        (self.sums, tools.walk) = (walk.sums, Some(walk.memory));
         Ok(())
     }
 
     pub(crate) fn size_in_bytes(&self) -> usize {
-        let sums = self.sums.values.len() + self.sums.totals.len() + self.sums.exponents.len();
-        let numbers = (sums + self.scores.len()) * size_of::<R>();
-        numbers + self.recent.size_in_bytes() + self.lists.size_in_bytes()
+        let scores = self.scores.len() * size_of::<R>();
+        let keys = self.recent.size_in_bytes() + self.lists.size_in_bytes();
+        self.sums.size_in_bytes() + scores + keys
     }
 }
 
@@ -318,6 +332,6 @@ impl<R: Cached> Hybrid<'_, R> {
     ) -> Result<()> {
         let columns = inputs.2.columns;
         let mut outputs = Outputs { out, columns, position: 0 };
-        State::new(self, columns).lead(self, inputs, mask, &mut outputs, &mut None)
+        State::new(self, columns).lead(self, inputs, mask, &mut outputs, &mut Tools::none())
     }
 }
