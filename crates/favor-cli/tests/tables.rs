@@ -236,7 +236,7 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing() {
     refused(folder, &with(&folds), &["--folds: 1 parts; give 2 or more"]);
     refused(folder, &with(&["--folds", "3"]), &["--folds: ", "nw"]);
     refused(folder, &with(&["--head", "gp"]), &["--head: gp does no classification; give ridge"]);
-    refused(folder, &with(&["--head", "svm"]), &["ridge, gp, logistic or nw"]);
+    refused(folder, &with(&["--head", "svm"]), &["ridge, gp, logistic, nw"]);
     refused(folder, &with(&["--family", "nystrom", "--head", "nw"]), &["--family: nystrom"]);
     refused(folder, &with(&["--numbers", "log"]), &["auto, standard, rank or raw"]);
     refused(folder, &with(&["--prior", "inner=1"]), &["--prior: no number is given", "'outer'"]);

@@ -21,6 +21,7 @@ const TURN: f64 = -35.0;
 
 /// The bars of one series, one per category.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Group {
     /// The name in the legend.
     pub name: String,
@@ -32,6 +33,7 @@ pub struct Group {
 
 /// A bar chart.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Bars {
     /// Shown above the chart; may be empty.
     pub title: String,

@@ -17,6 +17,7 @@ const NAME_ROOM: f64 = 17.0;
 
 /// Panels in rows and columns, with one legend below them.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Figure {
     /// Shown above everything; may be empty.
     pub title: String,

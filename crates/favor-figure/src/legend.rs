@@ -75,7 +75,7 @@ impl Sample {
                 look.draw_marker(svg, x + 0.5 * SAMPLE, y, radius, "");
             }
             Self::Bar { look } => {
-                bar(svg, *look, (x + 0.5 * SAMPLE - 4.0, y - 6.0), (16.0, 12.0), "")
+                bar(svg, *look, (x + 0.5 * SAMPLE - 4.0, y - 6.0), (16.0, 12.0), "");
             }
             Self::Reference { dashes } => {
                 svg.line((x, y), (x + SAMPLE, y), REFERENCE_COLOUR, 1.3, dashes);

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use favor_figure::{Figure, Panel, Scale, Series};
-//! let panel = Panel::new("normal", "σ", "relative variance")
+//! let panel = Panel::new("normal", "scale", "relative variance")
 //!     .y_scale(Scale::Log10)
 //!     .series(Series::new("positive", vec![(0.1, 0.02), (1.0, 3.0)]));
 //! let svg = Figure::new("Variance").panel(panel).to_svg();
@@ -30,3 +30,4 @@ pub use chart::Figure;
 pub use panel::Panel;
 pub use scale::Scale;
 pub use series::{Reference, Series};
+pub use svg::escape;

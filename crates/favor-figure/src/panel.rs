@@ -10,6 +10,7 @@ use super::ticks::{self, Ticks};
 
 /// One plot: axes, series and reference lines.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Panel {
     /// Shown above the plot.
     pub title: String,

@@ -2,6 +2,7 @@
 
 /// A named series of points, joined by a line.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Series {
     /// The name in the legend. Series with the same name share a style and a legend entry.
     pub name: String,
@@ -46,6 +47,7 @@ impl Series {
 
 /// A horizontal reference line.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Reference {
     /// The name in the legend.
     pub name: String,

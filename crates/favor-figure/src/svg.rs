@@ -184,8 +184,12 @@ pub(super) fn number(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Text escaped for use between tags or in an attribute.
-pub(super) fn escape(text: &str) -> String {
+/// Text that can stand between the tags of a picture or a page, or in an attribute.
+///
+/// ```
+/// assert_eq!(favor_figure::escape("a < b"), "a &lt; b");
+/// ```
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

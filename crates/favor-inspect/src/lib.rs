@@ -30,7 +30,7 @@ mod sampling;
 mod text;
 
 pub use error::{Error, Result};
-pub use maps::{MapInspection, MapOptions, MapReport, head_attention, inspect_maps};
+pub use maps::{MapInspection, MapOptions, MapOrigin, MapReport, head_attention, inspect_maps};
 pub use options::{InspectOptions, MOST_FEATURES, compared};
 pub use plain::{attention_to, mean_of_values, window_keys};
 pub use report::{FamilyReport, HeadReport, Inspection, Measured, PairSample, Recommendation};

@@ -3,12 +3,15 @@
 use favor::diagnose::median;
 use favor::diagnose::{Estimator, effective_sample_sizes, kernel_error, predict, relative_error};
 use favor::draw::Stream;
+use favor::learned::{Calibration, LearnOptions, learn_maps};
 use favor::reference::{Mask, exact_attention, feature_attention};
-use favor::{Family, FeatureSpec, Kernel, Moments};
-use favor_inspect::{DRAWS, InspectOptions, Inspection, compared, inspect};
+use favor::{ExactKeys, Family, FeatureMap, FeatureSpec, Kernel, Moments};
+use favor_inspect::{
+    DRAWS, InspectOptions, Inspection, MapOptions, compared, inspect, inspect_maps,
+};
 use favor_io::progress::silent;
 use favor_io::stats::{mean, mean_and_deviation};
-use favor_io::{HeadArrays, Stack};
+use favor_io::{HeadArrays, SequenceArrays, Sequences, Stack};
 
 fn rows(count: usize, columns: usize, seed: u64) -> Stack {
     let mut stream = Stream::new(seed, 0);
@@ -247,4 +250,74 @@ fn refusals_say_what_is_wrong() {
         assert!(message.starts_with(words), "{message:?} lacks {words:?}");
         assert!(!message.contains('\n'));
     }
+}
+
+/// What is the same for all heads is named, and of what differs nothing is said in the first head's name.
+#[test]
+fn maps_may_differ_per_head() {
+    let mut noise = Stream::new(5, 0);
+    let mut array = |heads: usize| {
+        let numbers = (0..4 * heads * 20 * 4).map(|_| noise.normal()).collect();
+        Sequences::new(numbers, &[4, heads, 20, 4]).unwrap()
+    };
+    let x = array(1);
+    let learned = |features: usize, near: usize| -> FeatureMap {
+        let t = x.tensor().unwrap();
+        let spec = FeatureSpec::new(Family::Balanced, features).kernel(Kernel::attention(4));
+        let options = LearnOptions::new().exact(ExactKeys::NONE.near(near)).steps(3);
+        learn_maps(spec, Calibration::new(t, t), &options).unwrap().remove(0).map
+    };
+    let maps = [learned(4, 2), learned(4, 3), learned(8, 3)];
+    let arrays = SequenceArrays::new(array(2), array(2), None).unwrap();
+    let found = |a: usize, b: usize, options: &MapOptions| {
+        inspect_maps(&arrays, &[maps[a].clone(), maps[b].clone()], options, &silent).unwrap()
+    };
+    let own = MapOptions::new();
+    for (a, b, options, features, exact) in [
+        (0, 0, &own, "; 4 features", "exact keys: window ±2\n"),
+        (0, 1, &own, "; 4 features", "exact keys: differ per head\n"),
+        (0, 1, &own.near(Some(5)), "; 4 features", "exact keys: window ±5\n"),
+        (1, 2, &own, "; features differ per head", "exact keys: window ±3\n"),
+    ] {
+        let found = found(a, b, options);
+        let text = found.to_text();
+        assert!(text.contains(&format!("{features}, {exact}")), "{text}");
+        assert_eq!(found.features.is_none(), features.contains("differ"));
+        assert_eq!(found.exact.is_none(), exact.contains("differ"));
+    }
+}
+
+/// Each origin of learned maps has a line: what they were learned on, and the losses that they say.
+#[test]
+fn learned_maps_say_what_they_were_learned_on() {
+    let mut noise = Stream::new(6, 0);
+    let numbers = (0..4 * 3 * 20 * 4).map(|_| noise.normal()).collect();
+    let x = Sequences::new(numbers, &[4, 3, 20, 4]).unwrap();
+    let spec = FeatureSpec::new(Family::Balanced, 4).kernel(Kernel::attention(4));
+    let learned = |seed: u64| -> Vec<FeatureMap> {
+        let (t, options) = (x.tensor().unwrap(), LearnOptions::new().steps(3).seed(seed));
+        let heads = learn_maps(spec, Calibration::new(t, t), &options).unwrap();
+        heads.into_iter().map(|head| head.map).collect()
+    };
+    let arrays = SequenceArrays::new(x.clone(), x.clone(), None).unwrap();
+    let text = |maps: &[FeatureMap]| {
+        let found = inspect_maps(&arrays, maps, &MapOptions::new(), &silent).unwrap();
+        let lines = found.to_text().lines().filter(|l| l.contains("learned from")).count();
+        assert_eq!(lines, found.learned.len());
+        found.to_text()
+    };
+    let maps = learned(0);
+    let loss = median(maps.iter().map(|map| map.learned().unwrap().kl_before));
+    let line = "3 maps learned from 3 sequences of 60 tokens in all, 1 held out, seed 0; median divergence \
+                there";
+    let wanted = format!("\n{line} {} before, ", favor_io::numbers::figures(loss));
+    assert!(text(&maps).contains(&wanted), "{}", text(&maps));
+    // Two origins, and a map that has a closed form.
+    let moments = Moments::of(arrays.keys().head(0, 0).view()).unwrap();
+    let drawn = spec.fit(&moments, &moments).unwrap();
+    let mixed = text(&[maps[0].clone(), learned(7).remove(1), drawn.clone()]);
+    let line = "\n1 map learned from 3 sequences of 60 tokens in all, 1 held out, seed";
+    assert!(mixed.contains(&format!("{line} 0; divergence there")), "{mixed}");
+    assert!(mixed.contains(&format!("{line} 7; divergence there")), "{mixed}");
+    assert!(!text(&[drawn]).contains("learned from"));
 }

@@ -1,5 +1,6 @@
 //! Queries, keys and values that belong together.
 
+use crate::side::fit;
 use crate::{Error, Stack};
 use favor::Matrix;
 
@@ -89,23 +90,6 @@ impl HeadArrays {
     pub fn sources(&self) -> Option<&str> {
         self.sources.as_deref()
     }
-}
-
-type Side<'a> = (&'a str, &'a Stack);
-
-/// An error if two arrays differ in the size of this axis.
-fn fit(left: Side<'_>, right: Side<'_>, axis: usize, rule: &'static str) -> Result<(), Error> {
-    if left.1.shape()[axis] == right.1.shape()[axis] {
-        return Ok(());
-    }
-    Err(Error::Misfit { left: describe(left), right: describe(right), rule })
-}
-
-fn describe((what, stack): Side<'_>) -> String {
-    let source = stack.source().map_or_else(String::new, |source| format!(" {source}"));
-    let [heads, rows, columns] = stack.shape();
-    let heads = if stack.has_head_axis() { format!("{heads} heads of ") } else { String::new() };
-    format!("{what}{source} ({heads}{rows} × {columns})")
 }
 
 #[cfg(test)]

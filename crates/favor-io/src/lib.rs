@@ -27,6 +27,7 @@ mod output;
 mod problem;
 mod sequences;
 mod setters;
+mod side;
 mod stack;
 
 pub use error::Error;

@@ -2,19 +2,31 @@
 
 /// A number with three significant digits.
 pub fn figures(value: f64) -> String {
-    let size = value.abs();
-    match size {
-        _ if !value.is_finite() => "-".to_owned(),
-        0.0 => "0".to_owned(),
-        1e-3..1e4 => {
-            let decimals = (2 - size.log10().floor() as i32).clamp(0, 4) as usize;
-            format!("{value:.decimals$}")
-        }
-        _ => format!("{value:.1e}"),
-    }
+    three_figures(value, 1e4, 4, 1)
 }
 
-/// The same, or a dash.
+/// The same written out up to ten million, for numbers that come from data.
+pub fn data_figures(value: f64) -> String {
+    three_figures(value, 1e7, 5, 2)
+}
+
+/// Written out below `end` with at most these decimals, else with an exponent and this many.
+fn three_figures(value: f64, end: f64, most_decimals: i32, with_exponent: usize) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    if size == 0.0 {
+        return "0".to_owned();
+    }
+    if (1e-3..end).contains(&size) {
+        let decimals = (2 - size.log10().floor() as i32).clamp(0, most_decimals) as usize;
+        return format!("{value:.decimals$}");
+    }
+    format!("{value:.with_exponent$e}")
+}
+
+/// A number with three significant digits, or a dash.
 pub fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), figures)
 }
@@ -75,6 +87,9 @@ mod tests {
         assert_eq!(figures(-12.345), "-12.3");
         assert_eq!(figures(123_456.0), "1.2e5");
         assert_eq!(figures(f64::NAN), "-");
+        assert_eq!(data_figures(123_456.0), "123456");
+        assert_eq!(data_figures(0.001_234), "0.00123");
+        assert_eq!(data_figures(1.234e9), "1.23e9");
         assert_eq!(count(12.1), "13");
         assert_eq!(count(1.26e9), "1e9");
         assert_eq!(percent(0.1234), "12 %");

@@ -199,6 +199,24 @@ impl Problem {
     }
 }
 
+/// Refuses an array with an entry that is not finite. `named` says whether messages name its sequences and its heads.
+pub(crate) fn check_finite<T: Copy + Into<f64>>(
+    values: &[T],
+    [heads, rows, columns]: [usize; 3],
+    named: [bool; 2],
+) -> Result<(), Problem> {
+    let found = values.iter().map(|&v| v.into()).enumerate().find(|(_, v)| !v.is_finite());
+    let Some((at, value)) = found else { return Ok(()) };
+    let head = at / (rows * columns);
+    Err(Problem::NonFinite {
+        sequence: named[0].then_some(head / heads),
+        head: named[1].then_some(head % heads),
+        row: at / columns % rows,
+        column: at % columns,
+        value,
+    })
+}
+
 // Text from a file may be long or contain control characters; a message shows a short, escaped
 // form.
 fn shorten(text: &str) -> String {

@@ -1,5 +1,7 @@
 //! Queries, keys and values of several sequences, as attention takes them.
 
+use crate::problem::check_finite;
+use crate::side::{Side, fit};
 use crate::{Error, Problem};
 use favor::{Matrix, Tensor};
 
@@ -34,15 +36,7 @@ impl Sequences {
         }
         // Finite in `f64` may be too large for `f32`.
         let values: Vec<f32> = values.into_iter().map(|v| v as f32).collect();
-        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
-            return Err(Problem::NonFinite {
-                sequence: (shape.len() > 3).then_some(at / (heads * tokens * columns)),
-                head: Some(at / (tokens * columns) % heads),
-                row: at / columns % tokens,
-                column: at % columns,
-                value: f64::from(values[at]),
-            });
-        }
+        check_finite(&values, [heads, tokens, columns], [shape.len() > 3, true])?;
         Ok(Self { values, shape: sizes, source: None })
     }
 
@@ -73,6 +67,21 @@ impl Sequences {
         let [_, heads, tokens, columns] = self.shape;
         let start = (sequence * heads + head) * tokens * columns;
         Matrix::from_fn(tokens, columns, |i, l| f64::from(self.values[start + i * columns + l]))
+    }
+}
+
+impl Side for Sequences {
+    fn size(&self, axis: usize) -> usize {
+        self.shape[axis]
+    }
+
+    fn source(&self) -> Option<&str> {
+        self.source()
+    }
+
+    fn sizes_in_words(&self) -> String {
+        let [sequences, heads, tokens, columns] = self.shape;
+        format!("{sequences} sequences of {heads} heads, {tokens} × {columns}")
     }
 }
 
@@ -175,22 +184,6 @@ impl SequenceArrays {
         let named = named.map(|(what, side)| Some(format!("{what} {}", side.source()?)));
         named.collect::<Option<Vec<String>>>().map(|named| named.join(", "))
     }
-}
-
-type Side<'a> = (&'a str, &'a Sequences);
-
-/// An error if two arrays differ in the size of this axis.
-fn fit(left: Side<'_>, right: Side<'_>, axis: usize, rule: &'static str) -> Result<(), Error> {
-    if left.1.shape[axis] == right.1.shape[axis] {
-        return Ok(());
-    }
-    Err(Error::Misfit { left: describe(left), right: describe(right), rule })
-}
-
-fn describe((what, array): Side<'_>) -> String {
-    let source = array.source().map_or_else(String::new, |source| format!(" {source}"));
-    let [sequences, heads, tokens, columns] = array.shape;
-    format!("{what}{source} ({sequences} sequences of {heads} heads, {tokens} × {columns})")
 }
 
 #[cfg(test)]

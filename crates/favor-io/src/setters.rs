@@ -1,7 +1,7 @@
 //! Options are built by chained calls, one per field.
 
 /// Generates a consuming setter for each of these fields of an options struct. A setter takes the type of
-/// its field, so an optional field takes an `Option`.
+/// its field, so an optional field takes an `Option`; setters of options that are written by hand follow the same rule.
 ///
 /// ```
 /// #[derive(Default)]

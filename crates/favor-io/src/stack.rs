@@ -1,6 +1,8 @@
 //! An array as a stack of matrices.
 
 use crate::Problem;
+use crate::problem::check_finite;
+use crate::side::Side;
 use favor::Matrix;
 
 /// An array of two, three or four dimensions as a stack of matrices, one per head.
@@ -35,15 +37,7 @@ impl Stack {
             return Err(Problem::Count { shape: shape.to_vec(), found: values.len() });
         }
         let has_head_axis = shape.len() > 2;
-        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
-            return Err(Problem::NonFinite {
-                sequence: None,
-                head: has_head_axis.then_some(at / (rows * columns)),
-                row: at / columns % rows,
-                column: at % columns,
-                value: values[at],
-            });
-        }
+        check_finite(&values, [count, rows, columns], [false, has_head_axis])?;
         let matrix = |data: Vec<f64>| {
             Matrix::new(data, rows, columns).map_err(|_| Problem::Shape(shape.to_vec()))
         };
@@ -88,6 +82,22 @@ impl Stack {
     /// Where the array came from.
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
+    }
+}
+
+impl Side for Stack {
+    fn size(&self, axis: usize) -> usize {
+        self.shape()[axis]
+    }
+
+    fn source(&self) -> Option<&str> {
+        self.source()
+    }
+
+    fn sizes_in_words(&self) -> String {
+        let [heads, rows, columns] = self.shape();
+        let heads = if self.has_head_axis { format!("{heads} heads of ") } else { String::new() };
+        format!("{heads}{rows} × {columns}")
     }
 }
 

@@ -1,11 +1,11 @@
 //! Learning on a small scale, and its page.
 
 use favor::draw::Stream;
-use favor::learned::LearnOptions;
+use favor::learned::{Budget, LearnOptions};
 use favor::{ExactKeys, Family, FeatureSpec};
 use favor_io::progress::{Tick, silent};
 use favor_io::{SequenceArrays, Sequences};
-use favor_lab::learning::{Learning, learn};
+use favor_lab::learning::{Learning, learn, plan};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn arrays(sequences: usize, heads: usize, tokens: usize, with_values: bool) -> SequenceArrays {
@@ -63,9 +63,9 @@ fn text_and_json_say_the_same() {
     let text = found.to_text();
     assert!(text.contains("learned from 3 sequences of 20 tokens, 1 held out"), "{text}");
     assert!(text.contains("window ±2, 2 global, 2 × 2 routed"), "{text}");
-    // Eight features of dimension 4 cost more than 20 exact keys.
+    // At 20 tokens, exact attention costs less.
     let warning = found.warning().unwrap();
-    assert!(warning.contains("exact attention costs no more"), "{warning}");
+    assert!(warning.contains("exact attention takes no longer"), "{warning}");
     let json: serde_json::Value = serde_json::from_str(&found.to_json()).unwrap();
     let heads = json["heads"].as_array().unwrap();
     assert_eq!(heads.len(), 2);
@@ -73,14 +73,50 @@ fn text_and_json_say_the_same() {
         assert_eq!(head["after"].as_f64(), Some(learned.report.after));
         assert!(head["after"].as_f64() <= head["before"].as_f64());
         assert!(head["after"].as_f64() <= head["exact_alone"].as_f64());
+        // With their exact keys, eight features cost more than 20 exact keys.
+        assert_eq!(head["recommended"], "exact");
     }
 }
 
+/// Queries that are not the keys' own have no window: not in the table, in JSON or on the page.
 #[test]
-fn more_members_than_keys_are_refused() {
-    let arrays = arrays(3, 1, 20, true);
-    let options = LearnOptions::new().exact(ExactKeys::NONE.routed(2, 21));
+fn cross_attention_has_no_window() {
+    let mut noise = Stream::new(8, 0);
+    let mut array = |tokens: usize| {
+        let numbers = (0..4 * 2 * tokens * 4).map(|_| 1.5 * noise.normal()).collect();
+        Sequences::new(numbers, &[4, 2, tokens, 4]).unwrap()
+    };
+    let arrays = SequenceArrays::new(array(12), array(40), Some(array(40))).unwrap();
+    let options = LearnOptions::new().exact(ExactKeys::NONE.routed(2, 3)).steps(24);
     let spec = FeatureSpec::new(Family::Balanced, 8);
-    let message = learn(&arrays, spec, false, &options, &silent).unwrap_err().to_string();
-    assert_eq!(message, "exact keys: 21 members of a slot, of 20 keys");
+    let found = learn(&arrays, spec, false, &options, &silent).unwrap();
+    assert!(found.heads.iter().all(|head| head.report.window_alone.is_none()));
+    assert!(found.to_text().contains('—') && found.warning().is_none(), "{}", found.to_text());
+    let json: serde_json::Value = serde_json::from_str(&found.to_json()).unwrap();
+    for head in json["heads"].as_array().unwrap() {
+        assert!(head["window_alone"].is_null(), "{head}");
+        assert_eq!(head["recommended"], "map");
+    }
+    let html = found.to_html(&arrays, "measure", &silent).unwrap();
+    assert!(!html.contains("NaN") && !html.contains("with an exact window"));
+    // Measured on the same sequences, there is none either.
+    let maps = found.maps();
+    let inspected =
+        favor_inspect::inspect_maps(&arrays, &maps, &favor_inspect::MapOptions::new(), &silent);
+    let inspected = inspected.unwrap();
+    assert!(inspected.heads.iter().all(|head| head.window_alone.is_none()));
+    assert!(!inspected.to_text().contains("The window alone takes"), "{}", inspected.to_text());
+}
+
+#[test]
+fn slots_with_more_members_than_keys_have_all_keys() {
+    let arrays = arrays(3, 1, 20, true);
+    let options = LearnOptions::new().exact(ExactKeys::NONE.routed(2, 21)).steps(5);
+    let spec = FeatureSpec::new(Family::Balanced, 8);
+    let report = learn(&arrays, spec, false, &options, &silent).unwrap().heads[0].report;
+    // Learning computes in 32 bits.
+    assert!(report.after < 1e-6 && report.exact_keys == 20.0, "{report:?}");
+    let budget = Budget::Error(0.01);
+    let planned = plan(&arrays, spec, false, &options, budget, &silent).unwrap();
+    assert!(planned.layer.heads[0].point.error <= 0.01);
 }

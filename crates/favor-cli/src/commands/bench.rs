@@ -1,6 +1,7 @@
 //! `favor bench`.
 
 use crate::failure::Outcome;
+use crate::list::List;
 use crate::routed::Routed;
 use crate::terminal::{self, Bar};
 use favor::ExactKeys;
@@ -21,22 +22,22 @@ pub(crate) struct Arguments {
     /// Kinds of work: forward, backward, causal, causal_backward, exact, exact_causal,
     /// exact_backward, decode, product, with commas; all of these by default. Or sgemm, a matrix
     /// product by faer to compare with
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    work: Option<Vec<Work>>,
+    #[arg(long, value_name = "NAME,…")]
+    work: Option<List<Work>>,
     /// Tokens, or points on each side of a product
-    #[arg(long, value_name = "L,…", value_delimiter = ',', default_value = "1024,4096,16384")]
-    length: Vec<usize>,
+    #[arg(long, value_name = "L,…", default_value_t = List(BenchOptions::default().lengths))]
+    length: List<usize>,
     /// Numbers of features
-    #[arg(long, value_name = "M,…", value_delimiter = ',', default_value = "128")]
-    features: Vec<usize>,
+    #[arg(long, value_name = "M,…", default_value_t = List(BenchOptions::default().features))]
+    features: List<usize>,
     /// Dimension of keys and values
-    #[arg(long, value_name = "D", default_value_t = 64)]
+    #[arg(long, value_name = "D", default_value_t = BenchOptions::default().dim)]
     dim: usize,
     /// Heads
-    #[arg(long, value_name = "H", default_value_t = 8)]
+    #[arg(long, value_name = "H", default_value_t = BenchOptions::default().heads)]
     heads: usize,
     /// The family of the maps
-    #[arg(long, value_name = "NAME", default_value = "balanced")]
+    #[arg(long, value_name = "NAME", default_value_t = BenchOptions::default().family)]
     family: favor::Family,
     /// Attend exactly to keys at most this far from the query, beside the features
     #[arg(long, value_name = "W", default_value_t = 0)]
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Runs of each measurement, more if they are short; the best counts
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = BenchOptions::default().runs)]
     runs: usize,
     /// Print JSON at full precision instead of a table
     #[arg(long)]
@@ -65,10 +66,12 @@ impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let Routed { slots, members } = self.routed.unwrap_or(Routed { slots: 0, members: 0 });
         let exact = ExactKeys::NONE.near(self.near).global(self.global).routed(slots, members);
-        let options = BenchOptions::default()
-            .works(self.work.unwrap_or_else(|| Work::OURS.to_vec()))
-            .lengths(self.length)
-            .features(self.features)
+        let options = BenchOptions::default();
+        let works = self.work.map_or_else(|| options.works.clone(), |work| work.0);
+        let options = options
+            .works(works)
+            .lengths(self.length.0)
+            .features(self.features.0)
             .dim(self.dim)
             .heads(self.heads)
             .family(self.family)

@@ -1,6 +1,7 @@
 //! `favor near`.
 
 use crate::failure::Outcome;
+use crate::list::List;
 use crate::terminal::{self, Bar};
 use favor_io::{HeadArrays, write_atomically};
 use favor_lab::near::{NearOptions, measure};
@@ -28,13 +29,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     values: String,
     /// Widths of the near field: keys before and behind each query
-    #[arg(long, value_name = "W,…", value_delimiter = ',', default_value = "0,32,64,128,256")]
-    windows: Vec<usize>,
+    #[arg(long, value_name = "W,…", default_value_t = List(NearOptions::default().widths))]
+    windows: List<usize>,
     /// Number of features
-    #[arg(long, value_name = "M", default_value_t = 128)]
+    #[arg(long, value_name = "M", default_value_t = NearOptions::default().features)]
     features: usize,
     /// The family of the maps
-    #[arg(long, value_name = "NAME", default_value = "balanced")]
+    #[arg(long, value_name = "NAME", default_value_t = NearOptions::default().family)]
     family: favor::Family,
     /// Queries see only keys that are not later
     #[arg(long)]
@@ -54,7 +55,7 @@ impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let arrays = HeadArrays::read(&self.queries, &self.keys, Some(&self.values))?;
         let options = NearOptions::default()
-            .widths(self.windows)
+            .widths(self.windows.0)
             .features(self.features)
             .family(self.family)
             .causal(self.causal)

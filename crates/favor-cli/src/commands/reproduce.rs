@@ -64,7 +64,7 @@ struct Uci {
     #[arg(long, value_name = "NAME,…", default_value = "all", value_parser = sets)]
     sets: List<Set>,
     /// Draws of random features that accuracies are averaged over
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = UciOptions::paper().seeds)]
     seeds: u64,
     /// What stands for the queries when features are fitted: the training points, or the queries
     /// themselves, without their classes

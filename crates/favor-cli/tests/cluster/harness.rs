@@ -88,9 +88,14 @@ impl Process {
         assert!(status.unwrap().success());
     }
 
+    /// How it ended, if it has.
+    pub(crate) fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// Waits for its end.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        wait("end", || self.child.try_wait().unwrap())
+        wait("end", || self.status())
     }
 }
 

@@ -28,7 +28,7 @@ fn assert_same(a: &Path, b: &Path, count: usize) {
         for (x, y) in a.iter().zip(b) {
             match (x.parse::<f64>(), y.parse::<f64>()) {
                 (Ok(x), Ok(y)) => {
-                    assert!((x - y).abs() <= ROUNDING * x.abs().max(1.0), "{a:?} {b:?}")
+                    assert!((x - y).abs() <= ROUNDING * x.abs().max(1.0), "{a:?} {b:?}");
                 }
                 _ => assert_eq!(x, y, "{a:?} {b:?}"),
             }

@@ -4,20 +4,39 @@
 use crate::data::{points, write};
 use crate::harness::{Cluster, Executor, Process, exchange, favor, get, wait};
 use favor_tables::Model;
+use std::ffi::OsStr;
+use std::net::TcpListener;
 use std::process::Command;
+
+/// A server that answers, and its address. The port was free when it was asked for; if another process takes it
+/// first, the server ends, and another port is tried.
+fn server(program: &OsStr) -> (Process, String) {
+    for _ in 0..10 {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (address, port) = (free.to_string(), free.port().to_string());
+        let mut command = Command::new(program);
+        let mut server = Process::spawn(command.args(["-H", "127.0.0.1", "-p", &port]));
+        let answers = wait("server", || match server.status() {
+            Some(_) => Some(false),
+            None => get(&address, "/moto-api/").contains("200 OK").then_some(true),
+        });
+        if answers {
+            return (server, address);
+        }
+    }
+    panic!("{} does not serve", program.display());
+}
 
 #[test]
 fn tables_in_a_bucket() {
-    let Some(program) = std::env::var_os("FAVOR_MOTO_SERVER") else {
+    let named = std::env::var_os("FAVOR_MOTO_SERVER").filter(|program| !program.is_empty());
+    let Some(program) = named else {
         let reason = "FAVOR_MOTO_SERVER names no program";
         return favor_testing::skipped("cluster::store::tables_in_a_bucket", reason);
     };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (address, port) = (free.to_string(), free.port().to_string());
-    let _server = Process::spawn(Command::new(program).args(["-H", "127.0.0.1", "-p", &port]));
-    wait("server", || get(&address, "/moto-api/").contains("200 OK").then_some(()));
+    let (_server, address) = server(&program);
     let put = |path: &str, body: &[u8]| {
         let answer = exchange(&address, "PUT", path, body).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

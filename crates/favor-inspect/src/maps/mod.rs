@@ -1,6 +1,9 @@
 //! How good given maps are on given sequences.
 
+mod origin;
 mod text;
+
+pub use origin::MapOrigin;
 
 use crate::plain::{attention_to, mean_of_values, window_keys};
 use crate::{Error, Result};
@@ -103,12 +106,14 @@ pub struct MapInspection {
     pub sequences: usize,
     /// The number of keys per sequence.
     pub tokens: usize,
-    /// The number of features.
-    pub features: usize,
-    /// Which keys were exact.
-    pub exact: ExactKeys,
+    /// The number of features, if all heads have the same.
+    pub features: Option<usize>,
+    /// Which keys were exact, if they were the same for all heads.
+    pub exact: Option<ExactKeys>,
     /// Whether queries saw only their own and earlier keys.
     pub causal: bool,
+    /// What the maps were learned on; empty if they have a closed form.
+    pub learned: Vec<MapOrigin>,
     /// Whether there were values; without them, weights are compared.
     pub has_values: bool,
     /// One report per head.
@@ -168,17 +173,25 @@ pub fn inspect_maps(
         .collect::<Result<_>>()?;
     let reports = scores.chunks(arrays.sequences()).enumerate();
     let reports = reports.map(|(head, scores)| report(head, scores));
-    let (exact, causal) = options.of(first);
+    let exact: Vec<ExactKeys> = maps.iter().map(|map| options.of(map).0).collect();
+    let features: Vec<usize> = maps.iter().map(FeatureMap::features).collect();
     Ok(MapInspection {
         sources: arrays.sources(),
         sequences: arrays.sequences(),
         tokens: arrays.keys().shape()[2],
-        features: first.features(),
-        exact,
-        causal,
+        features: common(&features),
+        exact: common(&exact),
+        causal: options.of(first).1,
+        learned: MapOrigin::of(maps),
         has_values: arrays.values().is_some(),
         heads: reports.collect(),
     })
+}
+
+/// What all of them are, unless they differ.
+fn common<T: Copy + PartialEq>(all: &[T]) -> Option<T> {
+    let first = *all.first()?;
+    all.iter().all(|one| *one == first).then_some(first)
 }
 
 /// Sums over the queries of a sequence: squares of exact outputs, and of distances from them.

@@ -15,17 +15,22 @@ impl MapInspection {
         }
         let kind = if self.causal { "causal" } else { "bidirectional" };
         let what = if self.has_values { "output" } else { "weights" };
+        let differ = "differ per head".to_owned();
+        let features =
+            self.features.map_or(format!("features {differ}"), |m| format!("{m} features"));
+        let exact = self.exact.map_or(differ, |exact| exact.to_string());
         let _ = writeln!(
             out,
-            "{} heads, {} sequence{} of {} tokens, {kind}; {} features, exact keys: {}\n\
-             Error of the {what}, relative to exact attention:\n",
+            "{} heads, {} sequence{} of {} tokens, {kind}; {features}, exact keys: {exact}",
             self.heads.len(),
             self.sequences,
             if self.sequences == 1 { "" } else { "s" },
             self.tokens,
-            self.features,
-            self.exact
         );
+        for origin in &self.learned {
+            let _ = writeln!(out, "{}", origin.to_text());
+        }
+        let _ = writeln!(out, "Error of the {what}, relative to exact attention:\n");
         let mut table = Table::new("head");
         for (group, name) in [
             ("", "features and exact keys"),
@@ -45,6 +50,9 @@ impl MapInspection {
         self.heads.iter().for_each(|r| table.row(row(r.head.to_string(), r)));
         table.row(row("mean".to_owned(), &self.mean()));
         out.push_str(&table.render("  "));
+        if self.heads.iter().any(|r| r.window_alone.is_none()) {
+            return out;
+        }
         let widest = self.heads.iter().map(|r| r.window).max().unwrap_or(0);
         let _ = writeln!(
             out,

@@ -163,11 +163,10 @@ pub(super) fn measure(
             // Many tokens per run: one alone is too short for the clock. They are all new, as in a text.
             const TOKENS: usize = 192;
             let shape = [1, heads, 1, dim];
-            let mut numbers = inputs.k.iter().rev().copied().cycle();
+            let mut tokens = inputs.k.chunks(heads * dim).rev().cycle();
             let run = || {
-                for _ in 0..TOKENS {
-                    let token: Vec<f32> = numbers.by_ref().take(heads * dim).collect();
-                    let token = favor::Tensor::new(&token, shape)?;
+                for token in tokens.by_ref().take(TOKENS) {
+                    let token = favor::Tensor::new(token, shape)?;
                     state.advance(token, token, token)?;
                 }
                 Ok(())

@@ -7,8 +7,8 @@ use favor::reference::{Mask, exact_key_sets};
 use favor::{ExactKeys, FeatureMap, FeatureSpec, Matrix, Method, Moments};
 use favor_figure::{Figure, Panel, Scale, Series};
 use favor_inspect::{attention_to, head_attention, mean_of_values, window_keys};
-use favor_io::SequenceArrays;
 use favor_io::progress::Counter;
+use favor_io::{SequenceArrays, Sequences};
 use rayon::prelude::*;
 
 /// Tokens of the sequence that is measured: the plain definition looks at all pairs.
@@ -72,24 +72,23 @@ pub(super) fn steps(learning: &Learning) -> usize {
     learning.heads.len()
 }
 
-/// Measures all budgets at the beginning of the last sequence.
+/// Measures all budgets at the beginning of a held-out sequence.
 pub(super) fn measure(
     learning: &Learning,
     arrays: &SequenceArrays,
     counter: &Counter<'_>,
 ) -> Result<Option<Front>> {
-    let length = arrays.keys().shape()[2];
     // A window needs as many queries as keys.
-    if arrays.queries().shape()[2] != length {
+    if arrays.queries().shape()[2] != arrays.keys().shape()[2] {
         return Ok(None);
     }
-    let tokens = length.min(MEASURED);
+    let tokens = learning.shown(arrays.keys(), 0, MEASURED).rows();
     let series = budgets(learning, tokens);
     let all: Vec<Budget> = series.iter().flat_map(|(_, budgets)| budgets.clone()).collect();
     let heads: Vec<Measured> = (0..learning.heads.len())
         .into_par_iter()
         .map(|h| {
-            let head = Head::new(learning, arrays, h, tokens);
+            let head = Head::new(learning, arrays, h);
             let found = head.and_then(|head| {
                 let points = all.iter().map(|budget| head.point(*budget));
                 let points = points.collect::<favor::Result<_>>()?;
@@ -118,7 +117,7 @@ struct Measured {
     uniform: f64,
 }
 
-/// The beginning of the last sequence of a head.
+/// The beginning of a held-out sequence of a head.
 struct Head<'a> {
     map: &'a FeatureMap,
     spec: FeatureSpec,
@@ -132,12 +131,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn new(
-        learning: &'a Learning,
-        arrays: &SequenceArrays,
-        head: usize,
-        tokens: usize,
-    ) -> favor::Result<Self> {
+    fn new(learning: &'a Learning, arrays: &SequenceArrays, head: usize) -> favor::Result<Self> {
         let map = &learning.heads[head].map;
         let causal = map.learned().is_some_and(|from| from.causal);
         let mut moments = (Moments::new(learning.dim), Moments::new(learning.dim));
@@ -145,12 +139,9 @@ impl<'a> Head<'a> {
             moments.0.merge(&Moments::of(arrays.queries().head(sequence, head).view())?)?;
             moments.1.merge(&Moments::of(arrays.keys().head(sequence, head).view())?)?;
         }
-        let last = arrays.sequences() - 1;
-        let first = |m: Matrix<f64>| m.view().slice(0, tokens).to_f64(1.0);
-        let q = first(arrays.queries().head(last, head));
-        let k = first(arrays.keys().head(last, head));
-        let given = arrays.values().map(|v| first(v.head(last, head)));
-        let v = given.unwrap_or_else(|| Matrix::identity(tokens));
+        let shown = |x: &Sequences| learning.shown(x, head, MEASURED);
+        let (q, k) = (shown(arrays.queries()), shown(arrays.keys()));
+        let v = arrays.values().map_or_else(|| Matrix::identity(k.rows()), shown);
         let values = arrays.values().map_or(learning.dim, |v| v.shape()[3]);
         let exact = head_attention(Method::Exact(map.kernel()), &q, &k, &v, causal)?;
         let operations = Operations { features: map.features(), dim: learning.dim, values };
@@ -211,5 +202,28 @@ impl Front {
         }
         panel = panel.reference("plain mean of the values", self.uniform);
         Figure::new("").columns(1).plot_size(620.0, 330.0).panel(panel).to_svg()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::one_held_out;
+    use super::*;
+    use favor_io::progress::silent;
+    use favor_io::stats::mean;
+
+    /// With the exact keys of learning, the front has the errors that learning measured.
+    #[test]
+    fn the_front_is_measured_on_what_was_held_out() {
+        for sequences in [4, 1] {
+            let (learning, arrays) = one_held_out(sequences, true);
+            let front = measure(&learning, &arrays, &Counter::new(&silent, 1)).unwrap().unwrap();
+            let (name, points) = &front.series[3];
+            assert_eq!((*name, front.tokens), ("learned features, a window and routed keys", 40));
+            let after: Vec<f64> = learning.reports().map(|r| r.after).collect();
+            // Learning computes in 32 bits.
+            let off = (points[1].error - mean(&after)).abs();
+            assert!(off < 1e-4, "{} sequences: {:?} for {after:?}", sequences, points[1]);
+        }
     }
 }

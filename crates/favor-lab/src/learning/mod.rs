@@ -10,15 +10,16 @@ mod text;
 
 pub use plan::{Plan, plan};
 
-use crate::{Error, Result};
+use crate::Result;
 use favor::learned::{
-    Calibration, HeadReport, LearnOptions, LearnProgress, LearnedHead, learn_maps,
+    Calibration, HeadReport, HeldOut, LearnOptions, LearnProgress, LearnedHead, held_out,
+    learn_maps,
 };
-use favor::{ExactKeys, FeatureMap, FeatureSpec, Kernel, LearnedFrom};
-use favor_io::SequenceArrays;
+use favor::{FeatureMap, FeatureSpec, Kernel, LearnedFrom, Matrix};
 use favor_io::numbers::figures;
 use favor_io::progress::{Listener, Tick};
 use favor_io::stats::mean;
+use favor_io::{SequenceArrays, Sequences};
 
 /// Maps that were learned, one per head, and what was measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +37,8 @@ pub struct Learning {
     pub dim: usize,
     /// Whether there were values; without them errors are those of the weights.
     pub has_values: bool,
+    /// What was not learned from: sequences, or pieces of the only one.
+    pub held_out: Vec<HeldOut>,
     /// One map and its report per head.
     pub heads: Vec<LearnedHead>,
 }
@@ -62,31 +65,22 @@ pub fn learn(
     options: &LearnOptions<'_>,
     listener: &Listener<'_>,
 ) -> Result<Learning> {
-    check_members(arrays, options.exact)?;
     let spec = spec.kernel(Kernel::attention(arrays.dim()));
     let progress = |p: LearnProgress| told(listener, p);
     listener(Tick { done: 0, total: (arrays.heads() * options.steps) as u64, what: "" });
     let options = options.progress(Some(&progress));
     let heads = learn_maps(spec, calibration(arrays, causal)?, &options)?;
+    let (sequences, tokens) = (arrays.sequences(), arrays.keys().shape()[2]);
     Ok(Learning {
         sources: arrays.sources(),
         spec,
-        sequences: arrays.sequences(),
-        tokens: arrays.keys().shape()[2],
+        sequences,
+        tokens,
         dim: arrays.dim(),
         has_values: arrays.values().is_some(),
+        held_out: held_out(sequences, tokens, &options),
         heads,
     })
-}
-
-/// Refuses lists that are longer than a sequence.
-fn check_members(arrays: &SequenceArrays, exact: ExactKeys) -> Result<()> {
-    let tokens = arrays.keys().shape()[2];
-    if exact.is_routed() && exact.members > tokens {
-        let reason = format!("{} members of a slot, of {tokens} keys", exact.members);
-        return Err(Error::invalid("exact keys", reason));
-    }
-    Ok(())
 }
 
 fn calibration(arrays: &SequenceArrays, causal: bool) -> Result<Calibration<'_, f32>> {
@@ -111,6 +105,27 @@ impl Learning {
         self.heads.first().and_then(|head| head.map.learned())
     }
 
+    /// The first tokens of a head, at most so many, of what the page shows: a sequence that was held out, or
+    /// a piece of the only one.
+    fn shown(&self, array: &Sequences, head: usize, most: usize) -> Matrix<f64> {
+        let sequence = self.held_out.first().map_or(0, |held| held.sequence);
+        let rows = array.head(sequence, head);
+        // There may be more or fewer queries than keys, unless a single sequence was cut.
+        let piece = self.held_out.first().filter(|_| self.sequences == 1);
+        let own = piece.map_or(0..rows.rows(), |held| held.tokens.clone());
+        rows.view().slice(own.start, own.end.min(own.start + most)).to_f64(1.0)
+    }
+
+    /// What that is, in words.
+    fn shown_in_words(&self) -> String {
+        match self.held_out.first() {
+            Some(held) if self.sequences > 1 => {
+                format!("sequence {}, which was held out", held.sequence)
+            }
+            _ => "the piece of the sequence that was held out".to_owned(),
+        }
+    }
+
     fn reports(&self) -> impl Iterator<Item = &HeadReport> {
         self.heads.iter().map(|head| &head.report)
     }
@@ -124,5 +139,47 @@ impl Learning {
     fn mean_of_some(&self, figure: impl Fn(&HeadReport) -> Option<f64>) -> Option<f64> {
         let all: Option<Vec<f64>> = self.reports().map(figure).collect();
         all.map(|all| mean(&all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use favor::draw::Stream;
+    use favor::{ExactKeys, Family};
+    use favor_io::progress::silent;
+
+    /// Learning of which one sequence of 40 tokens is held out, or one of four pieces of a single sequence.
+    pub(super) fn one_held_out(sequences: usize, with_values: bool) -> (Learning, SequenceArrays) {
+        let shape = [sequences, 2, if sequences == 1 { 160 } else { 40 }, 4];
+        let mut noise = Stream::new(9, 0);
+        let mut array = || {
+            let numbers = (0..shape.iter().product()).map(|_| 1.5 * noise.normal()).collect();
+            Sequences::new(numbers, &shape).unwrap()
+        };
+        let (q, k) = (array(), array());
+        let arrays = SequenceArrays::new(q, k, with_values.then(array)).unwrap();
+        let exact = ExactKeys::NONE.near(8).routed(2, 2);
+        let options = LearnOptions::new().exact(exact).steps(24);
+        let spec = FeatureSpec::new(Family::Balanced, 4);
+        let learning = learn(&arrays, spec, false, &options, &silent).unwrap();
+        assert_eq!(learning.held_out.len(), 1);
+        (learning, arrays)
+    }
+
+    #[test]
+    fn the_page_says_what_it_shows() {
+        let (learning, _) = one_held_out(4, true);
+        let number = learning.held_out[0].sequence;
+        assert_eq!(learning.shown_in_words(), format!("sequence {number}, which was held out"));
+        let (learning, arrays) = one_held_out(1, true);
+        assert_eq!(learning.shown_in_words(), "the piece of the sequence that was held out");
+        let tokens = learning.held_out[0].tokens.clone();
+        assert_eq!(tokens.len(), 40);
+        let rows = learning.shown(arrays.keys(), 1, 30);
+        assert_eq!(
+            rows,
+            arrays.keys().head(0, 1).view().slice(tokens.start, tokens.start + 30).to_f64(1.0)
+        );
     }
 }

@@ -10,7 +10,7 @@ use favor_io::progress::{Counter, Listener};
 use std::fmt::Write;
 
 impl Learning {
-    /// The whole page, with measurements of its own on the last of the sequences. It ends with
+    /// The whole page, with measurements of its own on what was held out. It ends with
     /// `to_measure`: the command or code with which readers can measure the maps on their own data.
     pub fn to_html(
         &self,
@@ -43,9 +43,11 @@ impl Learning {
         let before = percent(self.mean(|r| r.before));
         let after = percent(self.mean(|r| r.after));
         fact(after, format!("error of the {}; before learning {before}", self.noun()));
-        let window = self.window_in_words();
-        let alone = percent(self.mean(|r| r.window_alone));
-        fact(alone, format!("with an exact window of {window} alone, at the same cost"));
+        if let Some(alone) = self.mean_of_some(|r| r.window_alone) {
+            let window = self.window_in_words();
+            let text = format!("with an exact window of {window} alone, at the same cost");
+            fact(percent(alone), text);
+        }
         let uniform = percent(self.mean(|r| r.uniform));
         fact(uniform, "with the plain mean of the values, which knows nothing".to_owned());
         let keys = format!("{:.1}", self.mean(|r| r.exact_keys));
@@ -92,7 +94,9 @@ impl Learning {
             "Errors are relative to exact attention. <em>Before</em> is the closed form with the same \
              exact keys, <em>after</em> what was kept. Without features: the exact keys alone, an exact \
              window that takes as many operations, and the plain mean of the values. The divergence is \
-             the loss that learning descends. The least error of each head is marked.",
+             the loss that learning descends. The least error of each head is marked. <em>Recommended</em> \
+             is what measured best for its cost: the map with its exact keys, the window, or exact \
+             attention where it takes no longer at this length.",
         );
         out.push_str("<div class=\"wide\"><table>\n<tr><th rowspan=\"2\">head</th>");
         let mut at = 0;
@@ -115,8 +119,8 @@ impl Learning {
         for (h, row) in rows.iter().enumerate() {
             let best = self.heads.get(h).map(|head| {
                 let r = &head.report;
-                let errors = [r.before, r.after, r.exact_alone.unwrap_or(f64::NAN), r.window_alone];
-                errors.into_iter().fold(f64::INFINITY, f64::min)
+                let errors = [Some(r.before), Some(r.after), r.exact_alone, r.window_alone];
+                errors.into_iter().flatten().fold(f64::INFINITY, f64::min)
             });
             let class = if best.is_none() { " class=\"reference\"" } else { "" };
             let _ = write!(out, "<tr{class}>");
@@ -135,10 +139,10 @@ impl Learning {
         let pictures = picture::pictures(self, arrays)?;
         let tokens = pictures.first().map_or(0, picture::Picture::tokens);
         let sentence = format!(
-            "The weights of the first {tokens} tokens of the last sequence: a row per query, a column per \
-             key. Colours go with the square root of a weight, so that small ones show; the few weights \
-             beyond the last number have the last colour. In the third picture orange is too much and \
-             blue too little."
+            "The weights of the first {tokens} tokens of {}: a row per query, a column per key. Colours go \
+             with the square root of a weight, so that small ones show; the few weights beyond the last \
+             number have the last colour. In the third picture orange is too much and blue too little.",
+            self.shown_in_words()
         );
         section(out, "Exact and approximate", "Where attention goes", &sentence);
         pictures.iter().for_each(|picture| out.push_str(&picture.to_html()));
@@ -160,13 +164,13 @@ impl Learning {
              d + v for an exact key, with M more to take its estimate back.",
         );
         let caption = format!(
-            "Error of the {} on the first {} tokens of the last sequence, mean over the heads. Maps were \
-             learned with these exact keys: {}; the other points use the same maps, and the first of \
-             their line has no window. Closed forms are fitted to all sequences. Learning may have seen \
-             this sequence; the table above is the fair judge. What is far worse than the plain mean is \
-             cut off.",
+            "Error of the {} on the first {} tokens of {}, mean over the heads. Maps were learned with these \
+             exact keys: {}; the other points use the same maps, and the first of their line has no window. \
+             Nothing was learned from these tokens, but they had a say in what was kept. Closed forms are \
+             fitted to all sequences. What is far worse than the plain mean is cut off.",
             self.noun(),
             front.tokens,
+            self.shown_in_words(),
             self.exact()
         );
         figure(out, &front.to_svg(), &caption);

@@ -15,7 +15,7 @@ const SHOWN: usize = 128;
 /// The part of the exact weights that the colours reach: the few above it have the last colour.
 const COVERED: f64 = 0.995;
 
-/// The weights of a head at the beginning of the last sequence.
+/// The weights of a head at the beginning of a held-out sequence.
 pub(super) struct Picture {
     head: usize,
     rank: &'static str,
@@ -51,9 +51,8 @@ fn picture(
     head: usize,
 ) -> favor::Result<Picture> {
     let learned = &learning.heads[head];
-    let last = arrays.sequences() - 1;
-    let (q, k) = (arrays.queries().head(last, head), arrays.keys().head(last, head));
-    let (q, k) = (q.view().slice(0, q.rows().min(SHOWN)), k.view().slice(0, k.rows().min(SHOWN)));
+    let [q, k] = [arrays.queries(), arrays.keys()].map(|x| learning.shown(x, head, SHOWN));
+    let (q, k) = (q.view(), k.view());
     let (exact, causal) =
         learned.map.learned().map_or((ExactKeys::NONE, false), |l| (l.exact, l.causal));
     let mask = if causal { Mask::causal() } else { Mask::none() };
@@ -124,7 +123,24 @@ impl Picture {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::one_held_out;
     use super::*;
+    use favor::diagnose::relative_error;
+
+    /// Without values, the error that learning measured is that of the weights.
+    #[test]
+    fn pictures_are_of_what_was_held_out() {
+        for sequences in [4, 1] {
+            let (learning, arrays) = one_held_out(sequences, false);
+            for picture in pictures(&learning, &arrays).unwrap() {
+                assert_eq!(picture.tokens(), 40);
+                let error = relative_error(&picture.approximate, &picture.exact);
+                // Learning computes in 32 bits.
+                let off = (error - picture.after).abs();
+                assert!(off < 1e-4, "{sequences} sequences: {error} for {}", picture.after);
+            }
+        }
+    }
 
     #[test]
     fn few_large_weights_do_not_hide_the_others() {

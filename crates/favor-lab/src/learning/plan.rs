@@ -1,6 +1,6 @@
 //! A budget spent over the heads of a layer, as a table for people and as JSON.
 
-use super::{calibration, check_members, told};
+use super::{calibration, told};
 use crate::Result;
 use favor::learned::{Budget, HeadPlan, LayerPlan, LearnOptions, LearnProgress, plan_heads};
 use favor::{FeatureMap, FeatureSpec, Kernel};
@@ -48,7 +48,6 @@ pub fn plan(
     budget: Budget,
     listener: &Listener<'_>,
 ) -> Result<Plan> {
-    check_members(arrays, options.exact)?;
     let spec = spec.kernel(Kernel::attention(arrays.dim()));
     let progress = |p: LearnProgress| told(listener, p);
     let options = options.progress(Some(&progress));
@@ -81,15 +80,9 @@ impl Plan {
             table.column("", name);
         }
         for (h, head) in self.layer.heads.iter().enumerate() {
-            let Line { features, exact_keys, error, operations } = Line::of(head);
+            let Line { features, keys, error, operations, .. } = Line::of(head);
             let operations = format!("{operations:.0}");
-            table.row(vec![
-                h.to_string(),
-                features.to_string(),
-                exact_keys,
-                percent(error),
-                operations,
-            ]);
+            table.row(vec![h.to_string(), features.to_string(), keys, percent(error), operations]);
         }
         out.push_str(&table.render("  "));
         let _ = writeln!(out, "\nWhat other budgets would give:\n");
@@ -131,7 +124,10 @@ struct Report {
 struct Line {
     /// 0 where the exact keys are alone.
     features: usize,
-    exact_keys: String,
+    /// Per query, on average.
+    exact_keys: f64,
+    /// Which these are, in words.
+    keys: String,
     error: f64,
     operations: f64,
 }
@@ -140,7 +136,8 @@ impl Line {
     fn of(head: &HeadPlan) -> Self {
         Self {
             features: if head.has_features { head.map.features() } else { 0 },
-            exact_keys: if head.exact.is_all() { "all".into() } else { head.exact.to_string() },
+            exact_keys: head.exact_keys,
+            keys: if head.exact.is_all() { "all".into() } else { head.exact.to_string() },
             error: head.point.error,
             operations: head.point.operations,
         }

@@ -1,7 +1,7 @@
 //! What was learned as a table for people, and as JSON.
 
 use super::Learning;
-use favor::learned::LearnedHead;
+use favor::learned::{LearnedHead, Recommended};
 use favor_io::numbers::{figures, percent};
 use favor_io::table::Table;
 use serde::Serialize;
@@ -51,7 +51,7 @@ impl Learning {
     }
 
     /// The cells of the table: a row per head, and their means.
-    pub(super) fn rows(&self) -> Vec<[String; 10]> {
+    pub(super) fn rows(&self) -> Vec<[String; 11]> {
         let optional = |v: Option<f64>| v.map_or("—".to_owned(), percent);
         let heads = self.heads.iter().enumerate().map(|(h, LearnedHead { report: r, .. })| {
             [
@@ -59,12 +59,13 @@ impl Learning {
                 percent(r.before),
                 percent(r.after),
                 optional(r.exact_alone),
-                percent(r.window_alone),
+                optional(r.window_alone),
                 percent(r.uniform),
                 figures(r.kl_before),
                 figures(r.kl_after),
                 format!("{:.1}", r.exact_keys),
                 r.kept.name().replace('_', " "),
+                r.recommended.name().to_owned(),
             ]
         });
         let mean = [
@@ -72,11 +73,12 @@ impl Learning {
             percent(self.mean(|r| r.before)),
             percent(self.mean(|r| r.after)),
             optional(self.mean_of_some(|r| r.exact_alone)),
-            percent(self.mean(|r| r.window_alone)),
+            optional(self.mean_of_some(|r| r.window_alone)),
             percent(self.mean(|r| r.uniform)),
             figures(self.mean(|r| r.kl_before)),
             figures(self.mean(|r| r.kl_after)),
             format!("{:.1}", self.mean(|r| r.exact_keys)),
+            String::new(),
             String::new(),
         ];
         heads.chain([mean]).collect()
@@ -89,16 +91,14 @@ impl Learning {
 
     /// What to do instead of using the maps, where something simpler is as good.
     pub fn warning(&self) -> Option<String> {
-        let (window, length) = (self.window(), self.held_out_tokens());
-        let causal = self.from().is_some_and(|from| from.causal);
-        let keys = if causal { window + 1 } else { 2 * window + 1 };
-        if keys >= length {
+        if self.reports().all(|r| r.recommended == Recommended::Exact) {
+            let length = self.held_out_tokens();
             return Some(format!(
-                "At the {length} tokens that were held out, exact attention costs no more: learn from \
+                "At the {length} tokens that were held out, exact attention takes no longer: learn from \
                  longer sequences, or with fewer features and exact keys."
             ));
         }
-        let (after, alone) = (self.mean(|r| r.after), self.mean(|r| r.window_alone));
+        let (after, alone) = (self.mean(|r| r.after), self.mean_of_some(|r| r.window_alone)?);
         (alone <= after).then(|| {
             format!(
                 "An exact window of {} alone costs as much and is off by {} against {}: use that, or \
@@ -137,7 +137,7 @@ impl Learning {
 }
 
 /// Groups and names of the columns after the first.
-pub(super) const COLUMNS: [(&str, &str); 9] = [
+pub(super) const COLUMNS: [(&str, &str); 10] = [
     ("with exact keys", "before"),
     ("with exact keys", "after"),
     ("alone", "exact keys"),
@@ -147,6 +147,7 @@ pub(super) const COLUMNS: [(&str, &str); 9] = [
     ("divergence", "after"),
     ("", "exact keys per query"),
     ("", "kept"),
+    ("", "recommended"),
 ];
 
 #[derive(Serialize)]
@@ -161,13 +162,14 @@ struct Object {
     before: f64,
     after: f64,
     exact_alone: Option<f64>,
-    window_alone: f64,
+    window_alone: Option<f64>,
     window: usize,
     uniform: f64,
     kl_before: f64,
     kl_after: f64,
     exact_keys: f64,
     kept: &'static str,
+    recommended: &'static str,
 }
 
 impl Object {
@@ -184,6 +186,7 @@ impl Object {
             kl_after: r.kl_after,
             exact_keys: r.exact_keys,
             kept: r.kept.name(),
+            recommended: r.recommended.name(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Pages that stand alone: no scripts, nothing loaded from elsewhere.
 
+pub(crate) use favor_figure::escape;
+
 use std::fmt::Write;
 
 const CSS: &str = include_str!("page.css");
@@ -27,20 +29,4 @@ pub(crate) fn figure(out: &mut String, svg: &str, caption: &str) {
         out,
         "<figure><div class=\"card\">{svg}</div><figcaption>{caption}</figcaption></figure>"
     );
-}
-
-/// Text that can stand between tags or in an attribute.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }

@@ -34,10 +34,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     training: TrainingArguments,
     /// Students after the first teacher
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = usual().generations)]
     generations: u64,
     /// Leave out labels of which the teacher was less sure, from 0 to 1
-    #[arg(long, value_name = "P", default_value_t = 0.8)]
+    #[arg(long, value_name = "P", default_value_t = usual().confidence)]
     confidence: f64,
     /// Folder for a folder of each generation; made if it is not there
     #[arg(long, value_name = "DIR", default_value = "favor-nst")]
@@ -45,6 +45,11 @@ pub(crate) struct Arguments {
     /// Decides weights, order, dropout, changes of utterances and draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+}
+
+/// What is done if nothing else is asked for.
+fn usual() -> NstRequest {
+    NstRequest::new("", "", "")
 }
 
 impl Arguments {

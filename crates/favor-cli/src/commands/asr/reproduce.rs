@@ -3,6 +3,7 @@
 use super::train::TrainingArguments;
 use crate::commands::nn::{Redraw, print, watched};
 use crate::failure::Outcome;
+use crate::list::List;
 use favor_io::data::data_folder;
 use favor_nn::Attention;
 use favor_speech::Corpus;
@@ -25,34 +26,29 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// an4, fsdd or digits
-    #[arg(long, value_name = "NAME", default_value = "an4")]
+    #[arg(long, value_name = "NAME", default_value_t = usual().corpus)]
     corpus: Corpus,
     /// trans, nst and replaced, with commas
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "trans,nst")]
-    modes: Vec<Mode>,
+    #[arg(long, value_name = "NAME,…", default_value_t = List(usual().modes))]
+    modes: List<Mode>,
     /// Attentions, with commas
-    #[arg(
-        long,
-        value_name = "NAME,…",
-        value_delimiter = ',',
-        default_value = "exact,sde,balanced,ge,pos"
-    )]
-    attentions: Vec<Attention>,
+    #[arg(long, value_name = "NAME,…", default_value_t = List(usual().attentions))]
+    attentions: List<Attention>,
     /// Numbers of features, with commas
-    #[arg(long, value_name = "M,…", value_delimiter = ',', default_value = "8,32,128")]
-    features: Vec<usize>,
+    #[arg(long, value_name = "M,…", default_value_t = List(usual().features))]
+    features: List<usize>,
     /// Seeds of each cell, from 0
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = usual().seeds)]
     seeds: u64,
     #[command(flatten)]
     training: TrainingArguments,
     #[command(flatten)]
     redraw: Redraw,
     /// Students after the first teacher (NST)
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = usual().generations)]
     generations: u64,
     /// Leave out labels of which the teacher was less sure, from 0 to 1 (NST)
-    #[arg(long, value_name = "P", default_value_t = 0.8)]
+    #[arg(long, value_name = "P", default_value_t = usual().confidence)]
     confidence: f64,
     /// Only say how long it would take
     #[arg(long)]
@@ -65,13 +61,18 @@ pub(crate) struct Arguments {
     out: PathBuf,
 }
 
+/// What is done if nothing else is asked for.
+fn usual() -> SpeechRequest {
+    SpeechRequest::new("", "")
+}
+
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let request = SpeechRequest::new(data_folder(self.data).path.join("speech"), self.out)
             .corpus(self.corpus)
-            .modes(self.modes)
-            .attentions(self.attentions)
-            .features(self.features)
+            .modes(self.modes.0)
+            .attentions(self.attentions.0)
+            .features(self.features.0)
             .seeds(self.seeds)
             .options(self.training.options(0))
             .redraw(self.redraw.steps())

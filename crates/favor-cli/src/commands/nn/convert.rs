@@ -1,6 +1,6 @@
 //! `favor convert`.
 
-use super::{print, watched};
+use super::{glue_tasks, print, watched};
 use crate::failure::Outcome;
 use crate::routed::Routed;
 use favor::ExactKeys;
@@ -15,6 +15,10 @@ const EXAMPLES: &str = "Examples:
   favor convert --model minilm --texts wiki.txt.gz --near 16 --routed 4x8 --out minilm-linear
   favor convert --model stsb --task stsb --budget 15m --out stsb-linear
   favor convert --model stsb --task stsb --attention sde --skip values --out stsb-sde";
+
+/// What the card of a converted model says of the other commands.
+const CARD_NOTE: &str =
+    "`favor embed --model FOLDER` and `favor finetune --model FOLDER` open it as it is.";
 
 /// Convert a trained BERT to attention in linear time.
 ///
@@ -35,14 +39,13 @@ pub(crate) struct Arguments {
     /// Text files, or folders of .txt and .txt.gz files
     #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "task")]
     texts: Vec<PathBuf>,
-    /// cola, mrpc, rte, sst2, stsb, or a file as for favor finetune; the model must be fine-tuned on it
-    #[arg(long, value_name = "NAME|FILE", conflicts_with = "texts")]
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "texts", help = task_help())]
     task: Option<String>,
     /// learned, a family such as balanced or sde, elu or relu
-    #[arg(long, value_name = "NAME", default_value = "learned")]
+    #[arg(long, value_name = "NAME", default_value_t = usual().attention)]
     attention: Attention,
     /// The number of features of each head
-    #[arg(long, value_name = "M", default_value_t = 64)]
+    #[arg(long, value_name = "M", default_value_t = usual().features)]
     features: usize,
     /// Attend keys at most so far from a query exactly
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -69,22 +72,22 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME")]
     budget: Option<Budget>,
     /// Steps in which each head learns its map
-    #[arg(long, value_name = "N", default_value_t = 800)]
+    #[arg(long, value_name = "N", default_value_t = ConvertOptions::default().learn)]
     learn: u64,
     /// Steps towards the teacher: an eighth on maps, an eighth on values, the rest on all weights
-    #[arg(long, value_name = "N", default_value_t = 1200)]
+    #[arg(long, value_name = "N", default_value_t = ConvertOptions::STEPS)]
     steps: u64,
     /// Times that every example of a task is seen with its label
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = ConvertOptions::default().epochs)]
     epochs: u64,
     /// Texts of a step
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = ConvertOptions::default().batch)]
     batch: usize,
     /// Cut texts to so many tokens
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", default_value_t = ConvertOptions::default().length)]
     length: usize,
     /// The peak of the rate of the weights; maps learn 1.5 times as fast
-    #[arg(long, value_name = "R", default_value_t = 2e-4)]
+    #[arg(long, value_name = "R", default_value_t = ConvertOptions::default().rate)]
     rate: f64,
     /// Folder with glue/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
@@ -95,6 +98,11 @@ pub(crate) struct Arguments {
     /// Decides draws, the order of texts and dropout
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+}
+
+fn task_help() -> String {
+    let names = glue_tasks();
+    format!("{names}, or a file as for favor finetune; the model must be fine-tuned on it")
 }
 
 /// A stage that can be left out.
@@ -131,17 +139,22 @@ impl FromStr for Budget {
     }
 }
 
+/// What is done if nothing else is asked for.
+fn usual() -> ConvertRequest {
+    ConvertRequest::new("", Source::Texts(vec![]), "")
+}
+
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let Routed { slots, members } = self.routed.unwrap_or(Routed { slots: 0, members: 0 });
         let unless = |stage: Stage, n: u64| if self.skip.contains(&stage) { 0 } else { n };
-        let eighth = self.steps / 8;
-        let options = ConvertOptions::default()
+        let options = ConvertOptions::default().steps(self.steps);
+        let options = options
             .learn(unless(Stage::Learn, self.learn))
             .repair(self.repair)
-            .maps(unless(Stage::Maps, eighth))
-            .values(unless(Stage::Values, eighth))
-            .weights(unless(Stage::Weights, self.steps - 2 * eighth))
+            .maps(unless(Stage::Maps, options.maps))
+            .values(unless(Stage::Values, options.values))
+            .weights(unless(Stage::Weights, options.weights))
             .epochs(unless(Stage::Task, self.epochs))
             .batch(self.batch)
             .length(self.length)
@@ -160,6 +173,7 @@ impl Arguments {
             .layers(self.layers)
             .keep_exact(self.keep_exact)
             .exact_alone(self.exact_alone)
+            .card_note(Some(CARD_NOTE.to_owned()))
             .options(options);
         let found = watched("convert", |watch| convert(&request, watch))?;
         print(&format!("{}wrote {}\n", found.to_text(), request.out.display()))

@@ -1,6 +1,6 @@
 //! `favor finetune`.
 
-use super::{AttentionArguments, Redraw, print, watched};
+use super::{AttentionArguments, Redraw, glue_tasks, print, watched};
 use crate::failure::Outcome;
 use favor_io::data::data_folder;
 use favor_nn::run::{FinetuneRequest, TuningOptions, finetune};
@@ -22,9 +22,7 @@ pub(crate) struct Arguments {
     /// Folder with config.json, model.safetensors, and tokenizer.json or vocab.txt
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// cola, mrpc, rte, sst2, stsb, or a file of tab-separated columns whose first line names sentence
-    /// (or sentence1 and sentence2) and label or score
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", help = task_help())]
     task: String,
     #[command(flatten)]
     attention: AttentionArguments,
@@ -43,20 +41,28 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
+fn task_help() -> String {
+    format!(
+        "{}, or a file of tab-separated columns whose first line names sentence (or sentence1 and sentence2) \
+         and label or score",
+        glue_tasks()
+    )
+}
+
 /// How to fine-tune.
 #[derive(Debug, clap::Args)]
 pub(super) struct TuningArguments {
     /// Times that every example is seen
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = TuningOptions::default().epochs)]
     epochs: u64,
     /// Examples of a step
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = TuningOptions::default().batch)]
     batch: usize,
     /// The peak of the rate, after a rise over a tenth of the steps
-    #[arg(long, value_name = "R", default_value_t = 1e-4)]
+    #[arg(long, value_name = "R", default_value_t = TuningOptions::default().rate)]
     rate: f64,
     /// Cut texts to so many tokens
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", default_value_t = TuningOptions::default().length)]
     length: usize,
     /// Learn from the first examples only, for a trial
     #[arg(long, value_name = "N")]

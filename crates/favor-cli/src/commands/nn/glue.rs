@@ -1,10 +1,11 @@
 //! `favor reproduce glue`.
 
-use super::{print, watched};
+use super::{glue_tasks, print, watched};
 use crate::failure::Outcome;
+use crate::list::List;
 use favor_io::data::data_folder;
 use favor_nn::run::{
-    ConvertOptions, GlueRequest, TuningOptions, Variant, glue, glue_cell, glue_in_processes, plan,
+    ConvertOptions, GlueRequest, Variant, glue, glue_cell, glue_in_processes, plan,
 };
 use favor_nn::task::Glue;
 use std::path::PathBuf;
@@ -32,51 +33,40 @@ pub(crate) struct Arguments {
     /// Folder of the model to begin with
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Tasks: cola, mrpc, rte, sst2, stsb, with commas
-    #[arg(
-        long,
-        value_name = "NAME,…",
-        value_delimiter = ',',
-        default_value = "cola,mrpc,rte,stsb"
-    )]
-    tasks: Vec<Glue>,
+    #[arg(long, value_name = "NAME,…", default_value_t = List(usual().tasks), help = tasks_help())]
+    tasks: List<Glue>,
     /// Attentions, with commas
-    #[arg(
-        long,
-        value_name = "NAME,…",
-        value_delimiter = ',',
-        default_value = "exact,elu,relu,pos,ge,sade,sde,balanced,learned,learned+4+2x4,keys+4+2x4"
-    )]
-    attentions: Vec<Variant>,
+    #[arg(long, value_name = "NAME,…", default_value_t = List(usual().variants))]
+    attentions: List<Variant>,
     /// Numbers of features, with commas
-    #[arg(long, value_name = "M,…", value_delimiter = ',', default_value = "64")]
-    features: Vec<usize>,
+    #[arg(long, value_name = "M,…", default_value_t = List(usual().features))]
+    features: List<usize>,
     /// Seeds of each cell, from 0
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = usual().seeds)]
     seeds: u64,
     /// Rates of the exact model, with commas: the best is searched
-    #[arg(long, value_name = "R,…", value_delimiter = ',', default_value = "1e-4")]
-    rates: Vec<f64>,
+    #[arg(long, value_name = "R,…", default_value_t = List(usual().rates))]
+    rates: List<f64>,
     /// Epochs of the exact model, with commas: the best number is searched
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "5")]
-    epochs: Vec<u64>,
+    #[arg(long, value_name = "N,…", default_value_t = List(usual().epochs))]
+    epochs: List<u64>,
     /// Examples of a step of the exact model
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = usual().tuning.batch)]
     batch: usize,
     /// Cut texts to so many tokens
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", default_value_t = usual().tuning.length)]
     length: usize,
     /// Learn from the first examples only
     #[arg(long, value_name = "N")]
     examples: Option<usize>,
     /// Steps in which each head learns its map
-    #[arg(long, value_name = "N", default_value_t = 800)]
+    #[arg(long, value_name = "N", default_value_t = usual().convert.learn)]
     learn: u64,
     /// Steps of a conversion towards the exact model
-    #[arg(long, value_name = "N", default_value_t = 1200)]
+    #[arg(long, value_name = "N", default_value_t = ConvertOptions::STEPS)]
     steps: u64,
     /// Times that a converted model sees every example with its label
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = usual().convert.epochs)]
     label_epochs: u64,
     /// Leave out the column of STS-B where the attention is replaced without any training
     #[arg(long)]
@@ -104,25 +94,29 @@ pub(crate) struct Arguments {
     out: PathBuf,
 }
 
+/// What is done if nothing else is asked for.
+fn usual() -> GlueRequest {
+    GlueRequest::new("", "", "")
+}
+
+fn tasks_help() -> String {
+    format!("Tasks: {}, with commas", glue_tasks())
+}
+
 impl Arguments {
     fn request(&self) -> GlueRequest {
-        let eighth = self.steps / 8;
-        let tuning = TuningOptions::default().batch(self.batch).length(self.length);
-        let convert = ConvertOptions::default()
-            .learn(self.learn)
-            .maps(eighth)
-            .values(eighth)
-            .weights(self.steps - 2 * eighth)
-            .epochs(self.label_epochs);
-        let tasks = if self.only_drop_in { vec![] } else { self.tasks.clone() };
+        let usual = usual();
+        let tuning = usual.tuning.batch(self.batch).length(self.length).examples(self.examples);
+        let convert = usual.convert.learn(self.learn).steps(self.steps).epochs(self.label_epochs);
+        let tasks = if self.only_drop_in { vec![] } else { self.tasks.0.clone() };
         GlueRequest::new(&self.model, data_folder(self.data.clone()).path, &self.out)
             .tasks(tasks)
-            .variants(self.attentions.clone())
-            .features(self.features.clone())
+            .variants(self.attentions.0.clone())
+            .features(self.features.0.clone())
             .seeds(self.seeds)
-            .tuning(tuning.examples(self.examples))
-            .rates(self.rates.clone())
-            .epochs(self.epochs.clone())
+            .tuning(tuning)
+            .rates(self.rates.0.clone())
+            .epochs(self.epochs.0.clone())
             .convert(convert)
             .drop_in(!self.no_drop_in)
     }

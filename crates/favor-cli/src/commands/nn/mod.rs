@@ -8,7 +8,9 @@ pub(super) mod pretrain;
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal::{self, Bar};
+use favor::MapPolicy;
 use favor_nn::run::Watch;
+use favor_nn::task::Glue;
 use favor_nn::{Attention, LayerOptions};
 
 /// Which attention.
@@ -21,6 +23,11 @@ pub(super) struct AttentionArguments {
     features: usize,
 }
 
+/// The names of the tasks of GLUE.
+fn glue_tasks() -> String {
+    Glue::ALL.map(Glue::name).join(", ")
+}
+
 /// The names of all kinds of attention.
 fn kinds() -> String {
     let names: Vec<&str> = Attention::all().map(Attention::name).collect();
@@ -31,7 +38,7 @@ fn kinds() -> String {
 #[derive(Debug, clap::Args)]
 pub(super) struct Redraw {
     /// Fit the maps again, with a new draw, after so many steps; 0: never
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = MapPolicy::REDRAW)]
     redraw: u64,
 }
 
@@ -66,7 +73,7 @@ pub(super) fn watched<T>(
     let stop = terminal::stopped();
     let bar = Bar::new(name);
     let listener = |tick: favor_io::progress::Tick<'_>| bar.show(tick);
-    Ok(work(Watch { listener: &listener, stop })?)
+    Ok(work(Watch::new(&listener, stop))?)
 }
 
 pub(super) fn print(text: &str) -> Outcome {

@@ -31,19 +31,19 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     redraw: Redraw,
     /// Steps in all
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = usual().steps)]
     steps: u64,
     /// Pieces of text of a step
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = usual().batch)]
     batch: usize,
     /// Tokens of a piece
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", default_value_t = usual().length)]
     length: usize,
     /// The peak of the rate
-    #[arg(long, value_name = "R", default_value_t = 1e-4)]
+    #[arg(long, value_name = "R", default_value_t = usual().rate)]
     rate: f64,
     /// The fraction of steps in which the rate rises
-    #[arg(long, value_name = "F", default_value_t = 0.1)]
+    #[arg(long, value_name = "F", default_value_t = usual().warmup)]
     warmup: f64,
     /// Folder for the model; made if it is not there
     #[arg(long, value_name = "DIR", default_value = "favor-pretrained")]
@@ -51,6 +51,11 @@ pub(crate) struct Arguments {
     /// Decides new weights, the order of texts, masks, dropout and draws
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+}
+
+/// What is done if nothing else is asked for.
+fn usual() -> PretrainRequest {
+    PretrainRequest::new("", "", "")
 }
 
 pub(in super::super) fn shape(text: &str) -> Result<[usize; 3], String> {

@@ -5,8 +5,8 @@ use super::{Data, run};
 use crate::failure::Outcome;
 use crate::terminal;
 use favor_tables::{
-    Bandwidth, Basis, Coupling, FitRequest, HeadKind, KernelShape, Missing, Model, NumberEncoding,
-    Prior, Search, Task,
+    Bandwidth, Basis, Coupling, FitRequest, KernelShape, Missing, Model, NumberEncoding, Prior,
+    Search, TableHead, Task,
 };
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     /// What turns features into predictions: ridge, gp (numbers with intervals), logistic
     /// (probabilities) or nw (Nadaraya–Watson, the only one for a density); ridge by default
     #[arg(long, value_name = "NAME")]
-    head: Option<HeadKind>,
+    head: Option<TableHead>,
     /// The features: nystrom, trig, balanced or another family, or auto: the best of these on a sample;
     /// balanced with nw
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = auto::<Basis>)]
@@ -75,9 +75,9 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_linear: bool,
     /// The number of features: more are more exact
-    #[arg(long, value_name = "M", default_value_t = 256)]
+    #[arg(long, value_name = "M", default_value_t = FitRequest::default().features)]
     features: usize,
-    #[arg(long, value_name = "NAME", default_value = "orthogonal", help = couplings())]
+    #[arg(long, value_name = "NAME", default_value_t = FitRequest::default().coupling, help = couplings())]
     coupling: Coupling,
     /// The bandwidth h of the kernel, exp(−‖u−v‖²/(2h²)) for the Gaussian, of the encoded columns, or
     /// auto: the best on a sample
@@ -93,7 +93,7 @@ pub(crate) struct Arguments {
     missing: Option<Missing>,
     /// The most categories of a text column that become a number each; a column with more becomes the
     /// mean of the target over the rows of the same value
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = FitRequest::default().categories)]
     categories: usize,
     /// How numbers are encoded: standard (mean 0, variance 1), rank (as normal numbers), raw, or auto:
     /// rank where the tails are heavy
@@ -104,7 +104,7 @@ pub(crate) struct Arguments {
     prior: Prior,
     /// The most rows of the sample that the bandwidth is chosen on and that the model keeps for
     /// comparison
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(long, value_name = "N", default_value_t = FitRequest::default().sample)]
     sample: usize,
     /// Take encoders, map, bandwidth and task of this model, so that the two can be merged
     #[arg(long, value_name = "MODEL", conflicts_with_all = [
@@ -175,8 +175,11 @@ impl Arguments {
             (None, None) => Bandwidth::Auto(Search::Validation),
         };
         let task = tasks.into_iter().find(|(asked, _)| *asked).map(|(_, task)| task);
-        let mut request = FitRequest::default()
+        FitRequest::default()
             .task(task)
+            .target(self.target.clone())
+            .weight(self.weight.clone())
+            .columns(self.columns.clone())
             .head(self.head)
             .basis(self.family.0)
             .kernel(self.kernel.0)
@@ -191,17 +194,7 @@ impl Arguments {
             .categories(self.categories)
             .numbers(self.numbers)
             .prior(self.prior.clone())
-            .sample(self.sample);
-        if let Some(target) = &self.target {
-            request = request.target(target);
-        }
-        if let Some(weight) = &self.weight {
-            request = request.weight(weight);
-        }
-        if let Some(columns) = &self.columns {
-            request = request.columns(columns);
-        }
-        request
+            .sample(self.sample)
     }
 
     pub(crate) fn run(self) -> Outcome {

@@ -47,7 +47,7 @@ impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let model = Model::load(&self.model)?;
         let options = PredictOptions::default()
-            .components(self.components)
+            .components(Some(self.components))
             .keep(self.keep)
             .missing(self.missing);
         let written = run(self.data.threads, async |progress| {
