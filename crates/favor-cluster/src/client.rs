@@ -47,6 +47,7 @@ impl Cluster {
 
     /// The maximum number of pieces that tables are read in: a few times the number of cores. 64 by
     /// default.
+    #[must_use]
     pub fn partitions(self, partitions: usize) -> Self {
         Self { partitions, ..self }
     }

@@ -51,32 +51,38 @@ impl ExecutorOptions {
     }
 
     /// The address it listens on.
+    #[must_use]
     pub fn bind(self, address: impl Into<String>) -> Self {
         Self { bind: address.into(), ..self }
     }
 
     /// The name under which others reach it.
+    #[must_use]
     pub fn host(self, host: Option<String>) -> Self {
         Self { host, ..self }
     }
 
     /// The number of concurrent tasks.
+    #[must_use]
     pub fn cores(self, cores: Option<usize>) -> Self {
         Self { cores, ..self }
     }
 
     /// Where task results are kept until their job ends.
+    #[must_use]
     pub fn work(self, folder: Option<PathBuf>) -> Self {
         Self { work: folder, ..self }
     }
 
     /// How many seconds to wait for the scheduler.
+    #[must_use]
     pub fn wait(self, seconds: u64) -> Self {
         Self { wait: seconds, ..self }
     }
 
     /// The version of the functions that it claims to have (for tests).
     #[doc(hidden)]
+    #[must_use]
     pub fn version(self, version: impl Into<String>) -> Self {
         Self { version: version.into(), ..self }
     }

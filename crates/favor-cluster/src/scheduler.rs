@@ -38,17 +38,20 @@ impl Default for SchedulerOptions {
 
 impl SchedulerOptions {
     /// The address it listens on.
+    #[must_use]
     pub fn bind(self, address: impl Into<String>) -> Self {
         Self { bind: address.into(), ..self }
     }
 
     /// After this many seconds without a word from an executor, its tasks are given to others.
+    #[must_use]
     pub fn executor_timeout(self, seconds: u64) -> Self {
         Self { executor_timeout: seconds, ..self }
     }
 
     /// The version of the functions that it claims to have (for tests).
     #[doc(hidden)]
+    #[must_use]
     pub fn version(self, version: impl Into<String>) -> Self {
         Self { version: version.into(), ..self }
     }

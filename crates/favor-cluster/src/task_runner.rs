@@ -117,7 +117,7 @@ fn readable(error: DataFusionError, address: &str) -> DataFusionError {
     DataFusionError::Execution(mark(&message))
 }
 
-/// The root cause of an error, under the wrappers of both engines.
+/// The root cause of an error, under the wrappers of DataFusion and Ballista.
 fn root(error: &DataFusionError) -> &DataFusionError {
     let found = error.find_root();
     match found {

@@ -1,62 +1,18 @@
 //! Ridge regression, Gaussian processes and logistic regression on kernel features.
 
 use crate::arrays::{array, matrix, to_f64, weights};
+use crate::params::head_parameters;
 use crate::{Error, Result};
 use favor::Matrix;
 use favor::learn::{HeadKind, HeadModel, HeadOptions, Known, class_probabilities};
 use linfa::dataset::{AsSingleTargets, DatasetBase};
 use linfa::traits::{Fit, FitWith, PredictInplace};
-use linfa::{Float, Label, ParamGuard};
+use linfa::{Float, Label};
 use ndarray::{Array1, Array2, ArrayBase, Data, Ix2};
 use std::marker::PhantomData;
 
-/// How to fit a head; checked before use. `T` is the type of the predictions.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HeadParams<T>(HeadValidParams<T>);
-
-/// Checked parameters of a head.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HeadValidParams<T> {
-    options: HeadOptions,
-    types: PhantomData<T>,
-}
-
-impl<T> HeadParams<T> {
-    fn new(options: HeadOptions) -> Self {
-        Self(HeadValidParams { options, types: PhantomData })
-    }
-
-    /// Changes the options: basis, kernel, number of features, bandwidth and so on. The head stays
-    /// the same.
-    pub fn options(self, set: impl FnOnce(HeadOptions) -> HeadOptions) -> Self {
-        let head = self.0.options.head;
-        Self::new(set(self.0.options).head(head))
-    }
-}
-
-impl<T> ParamGuard for HeadParams<T> {
-    type Checked = HeadValidParams<T>;
-    type Error = Error;
-
-    fn check_ref(&self) -> Result<&Self::Checked> {
-        let options = &self.0.options;
-        if options.features == 0 {
-            return Err(Error::parameter("features", "at least one is needed"));
-        }
-        let numbers = [("bandwidth", options.bandwidth), ("penalty", options.penalty)];
-        for (name, value) in numbers {
-            if let Some(v) = value.filter(|v| !(v.is_finite() && *v > 0.0)) {
-                return Err(Error::parameter(name, format!("{v} is not a positive number")));
-            }
-        }
-        Ok(&self.0)
-    }
-
-    fn check(self) -> Result<Self::Checked> {
-        self.check_ref()?;
-        Ok(self.0)
-    }
-}
+head_parameters!(KernelRidgeParams, KernelRidgeValidParams<F>, KernelRidge);
+head_parameters!(RidgeClassifierParams, RidgeClassifierValidParams<F, L>, RidgeClassifier);
 
 /// Ridge regression on kernel features. Exact cross-validation chooses the penalty and the bandwidth.
 ///
@@ -68,11 +24,11 @@ impl<T> ParamGuard for HeadParams<T> {
 /// let x = Array::from_shape_fn((300, 1), |(i, _)| i as f64 / 50.0);
 /// let y = x.column(0).mapv(f64::sin);
 /// let data = Dataset::new(x, y);
-/// let model = KernelRidge::params().options(|o| o.features(64)).fit(&data)?;
+/// let model = KernelRidge::params().features(64).fit(&data)?;
 /// assert!((model.predict(&data)[75] - 1.5_f64.sin()).abs() < 0.01);
 ///
 /// // A Gaussian process gives the standard deviation of a new observation, too.
-/// let process = KernelRidge::gaussian_process().options(|o| o.features(64)).fit(&data)?;
+/// let process = KernelRidge::gaussian_process().features(64).fit(&data)?;
 /// assert!(process.predict_with_deviation(data.records())?.1[75] < 0.1);
 /// # Ok::<(), favor_linfa::Error>(())
 /// ```
@@ -84,13 +40,13 @@ pub struct KernelRidge<F> {
 
 impl<F: Float> KernelRidge<F> {
     /// Ridge regression with 256 landmarks of the Gaussian kernel.
-    pub fn params() -> HeadParams<F> {
-        HeadParams::new(HeadOptions::default())
+    pub fn params() -> KernelRidgeParams<F> {
+        KernelRidgeParams::new(HeadOptions::default())
     }
 
     /// The same as a Gaussian process, which also predicts its variance.
-    pub fn gaussian_process() -> HeadParams<F> {
-        HeadParams::new(HeadOptions::default().head(HeadKind::Gp))
+    pub fn gaussian_process() -> KernelRidgeParams<F> {
+        KernelRidgeParams::new(HeadOptions::default().head(HeadKind::Gp))
     }
 
     /// The underlying model. It can be merged with others that share its design.
@@ -123,7 +79,7 @@ fn numbers<F: Float, T: AsSingleTargets<Elem = F>>(targets: &T) -> Result<Matrix
     Ok(Matrix::new(values, count, 1)?)
 }
 
-impl<F, D, T> Fit<ArrayBase<D, Ix2>, T, Error> for HeadValidParams<F>
+impl<F, D, T> Fit<ArrayBase<D, Ix2>, T, Error> for KernelRidgeValidParams<F>
 where
     F: Float,
     D: Data<Elem = F>,
@@ -139,7 +95,7 @@ where
     }
 }
 
-impl<'a, F, D, T> FitWith<'a, ArrayBase<D, Ix2>, T, Error> for HeadValidParams<F>
+impl<'a, F, D, T> FitWith<'a, ArrayBase<D, Ix2>, T, Error> for KernelRidgeValidParams<F>
 where
     F: Float,
     D: Data<Elem = F>,
@@ -176,10 +132,6 @@ impl<F: Float, D: Data<Elem = F>> PredictInplace<ArrayBase<D, Ix2>, Array1<F>> f
     }
 }
 
-/// Marks the parameters of a classifier: labels of records of type `F`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Labels<F, L>(PhantomData<(F, L)>);
-
 /// A classifier on kernel features: ridge regression of one-hot labels, or logistic regression.
 ///
 /// ```
@@ -191,7 +143,7 @@ pub struct Labels<F, L>(PhantomData<(F, L)>);
 /// let y = Array::from_shape_fn(90, |i| ["low", "middle", "high"][i % 3]);
 /// let data = Dataset::new(x, y);
 /// for params in [RidgeClassifier::params(), RidgeClassifier::logistic()] {
-///     let model = params.options(|o| o.features(32)).fit(&data)?;
+///     let model = params.features(32).fit(&data)?;
 ///     assert_eq!(model.predict(&array![[0.2], [1.2], [2.2]]), array!["low", "middle", "high"]);
 /// }
 /// # Ok::<(), favor_linfa::Error>(())
@@ -206,13 +158,13 @@ pub struct RidgeClassifier<F, L> {
 
 impl<F: Float, L: Label> RidgeClassifier<F, L> {
     /// Ridge regression with 256 landmarks of the Gaussian kernel.
-    pub fn params() -> HeadParams<Labels<F, L>> {
-        HeadParams::new(HeadOptions::default())
+    pub fn params() -> RidgeClassifierParams<F, L> {
+        RidgeClassifierParams::new(HeadOptions::default())
     }
 
     /// Logistic regression with the same features.
-    pub fn logistic() -> HeadParams<Labels<F, L>> {
-        HeadParams::new(HeadOptions::default().head(HeadKind::Logistic))
+    pub fn logistic() -> RidgeClassifierParams<F, L> {
+        RidgeClassifierParams::new(HeadOptions::default().head(HeadKind::Logistic))
     }
 
     /// The underlying model, which predicts indices of the [labels](Self::labels).
@@ -251,7 +203,7 @@ fn places<L: Label>(labels: &[L]) -> (Vec<L>, Vec<usize>) {
     (distinct, of)
 }
 
-impl<F, D, L, T> Fit<ArrayBase<D, Ix2>, T, Error> for HeadValidParams<Labels<F, L>>
+impl<F, D, L, T> Fit<ArrayBase<D, Ix2>, T, Error> for RidgeClassifierValidParams<F, L>
 where
     F: Float,
     D: Data<Elem = F>,

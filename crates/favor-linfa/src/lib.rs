@@ -35,9 +35,12 @@ pub use classifier::{KernelClassifier, KernelClassifierParams, KernelClassifierV
 pub use density::{KernelDensity, KernelDensityParams, KernelDensityValidParams};
 pub use error::{Error, Result};
 pub use features::{RandomFeatures, RandomFeaturesParams, RandomFeaturesValidParams};
-pub use heads::{HeadParams, HeadValidParams, KernelRidge, Labels, RidgeClassifier};
+pub use heads::{
+    KernelRidge, KernelRidgeParams, KernelRidgeValidParams, RidgeClassifier, RidgeClassifierParams,
+    RidgeClassifierValidParams,
+};
 pub use regressor::{KernelRegressor, KernelRegressorParams, KernelRegressorValidParams};
 
 // What parameters are made of.
-pub use favor::learn::{Bandwidth, Search};
+pub use favor::learn::{Bandwidth, Basis, KernelShape, Search};
 pub use favor::{Coupling, Family};

@@ -1,27 +1,44 @@
-//! Parameters that are checked before use, the same for every model.
+//! Parameters that are checked before use.
 
 use crate::{Error, Result};
-use favor::learn::{Bandwidth, FitOptions, Search};
+use favor::learn::{Bandwidth, FitOptions, HeadOptions, Search};
 
-/// An error unless a model can be fitted with these options.
+/// An error unless a kernel mean or random features can be fitted with these options.
 pub(crate) fn check(options: &FitOptions) -> Result<()> {
-    if options.features == 0 {
-        return Err(Error::parameter("features", "at least one is needed"));
-    }
+    check_features(options.features)?;
     match options.bandwidth {
-        Bandwidth::Fixed(h) if !(h.is_finite() && h > 0.0) => {
-            Err(Error::parameter("bandwidth", format!("{h} is not a positive number")))
-        }
+        Bandwidth::Fixed(h) => check_positive("bandwidth", h),
         Bandwidth::Auto(Search::CrossValidation { folds }) if folds < 2 => {
             Err(Error::parameter("folds", format!("{folds} parts; give 2 or more")))
         }
-        _ => Ok(()),
+        Bandwidth::Auto(_) => Ok(()),
     }
 }
 
-/// The two types of parameters of a model, and how they are set and checked.
-macro_rules! parameters {
-    ($params:ident, $valid:ident<$($generic:ident),+>, $model:ident) => {
+/// An error unless a head can be fitted with these options.
+pub(crate) fn check_head(options: &HeadOptions) -> Result<()> {
+    check_features(options.features)?;
+    options.bandwidth.map_or(Ok(()), |h| check_positive("bandwidth", h))?;
+    options.penalty.map_or(Ok(()), |penalty| check_positive("penalty", penalty))
+}
+
+fn check_features(features: usize) -> Result<()> {
+    if features > 0 { Ok(()) } else { Err(Error::parameter("features", "at least one is needed")) }
+}
+
+fn check_positive(name: &'static str, value: f64) -> Result<()> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(Error::parameter(name, format!("{value} is not a positive number")))
+}
+
+/// The two types of parameters of a model, with setters for its options and how these are checked.
+macro_rules! parameter_types {
+    (
+        $params:ident, $valid:ident<$($generic:ident),+>, $model:ident, $options:ty, $check:path,
+        { $($(#[$doc:meta])* $setter:ident($($argument:ident: $type:ty)?);)* }
+    ) => {
         #[doc = concat!("How to fit a [`", stringify!($model), "`]; checked before it is used.")]
         #[derive(Debug, Clone, PartialEq)]
         pub struct $params<$($generic),+>($valid<$($generic),+>);
@@ -29,68 +46,29 @@ macro_rules! parameters {
         #[doc = concat!("Checked parameters of a [`", stringify!($model), "`].")]
         #[derive(Debug, Clone, PartialEq)]
         pub struct $valid<$($generic),+> {
-            options: favor::learn::FitOptions,
+            options: $options,
             types: std::marker::PhantomData<($($generic,)+)>,
         }
 
         impl<$($generic),+> $valid<$($generic),+> {
             /// The options.
-            pub fn options(&self) -> &favor::learn::FitOptions {
+            pub fn options(&self) -> &$options {
                 &self.options
             }
         }
 
-        impl<$($generic),+> $model<$($generic),+> {
-            /// 256 balanced features, the bandwidth chosen on held-out records, columns standardised.
-            pub fn params() -> $params<$($generic),+> {
-                let options = favor::learn::FitOptions::default();
-                $params($valid { options, types: std::marker::PhantomData })
-            }
-        }
-
         impl<$($generic),+> $params<$($generic),+> {
-            fn with(
-                mut self,
-                set: impl FnOnce(favor::learn::FitOptions) -> favor::learn::FitOptions,
-            ) -> Self {
-                self.0.options = set(self.0.options);
-                self
+            fn new(options: $options) -> Self {
+                Self($valid { options, types: std::marker::PhantomData })
             }
 
-            /// The number of features. More features are more accurate.
-            pub fn features(self, features: usize) -> Self {
-                self.with(|options| options.features(features))
-            }
-
-            /// The family of the features.
-            pub fn family(self, family: favor::Family) -> Self {
-                self.with(|options| options.family(family))
-            }
-
-            /// How the draws depend on one another.
-            pub fn coupling(self, coupling: favor::Coupling) -> Self {
-                self.with(|options| options.coupling(coupling))
-            }
-
-            /// The seed of draws and samples.
-            pub fn seed(self, seed: u64) -> Self {
-                self.with(|options| options.seed(seed))
-            }
-
-            /// A given bandwidth, or how to choose it.
-            pub fn bandwidth(self, bandwidth: impl Into<favor::learn::Bandwidth>) -> Self {
-                self.with(|options| options.bandwidth(bandwidth))
-            }
-
-            /// Whether columns are standardised to mean 0 and variance 1.
-            pub fn standardise(self, standardise: bool) -> Self {
-                self.with(|options| options.standardise(standardise))
-            }
-
-            /// The maximum number of records used to choose a bandwidth.
-            pub fn sample(self, sample: usize) -> Self {
-                self.with(|options| options.sample(sample))
-            }
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $setter(self $(, $argument: $type)?) -> Self {
+                    Self::new(self.0.options.$setter($($argument)?))
+                }
+            )*
         }
 
         impl<$($generic),+> linfa::ParamGuard for $params<$($generic),+> {
@@ -98,7 +76,7 @@ macro_rules! parameters {
             type Error = $crate::Error;
 
             fn check_ref(&self) -> $crate::Result<&Self::Checked> {
-                $crate::params::check(&self.0.options)?;
+                $check(&self.0.options)?;
                 Ok(&self.0)
             }
 
@@ -110,4 +88,89 @@ macro_rules! parameters {
     };
 }
 
-pub(crate) use parameters;
+/// The parameters of a kernel mean or of random features.
+macro_rules! parameters {
+    ($params:ident, $valid:ident<$($generic:ident),+>, $model:ident) => {
+        $crate::params::parameter_types! {
+            $params, $valid<$($generic),+>, $model, favor::learn::FitOptions, $crate::params::check,
+            {
+                /// The number of features. More features are more accurate.
+                features(features: usize);
+                /// The family of the features.
+                family(family: favor::Family);
+                /// How the draws depend on one another.
+                coupling(coupling: favor::Coupling);
+                /// The seed of draws and samples.
+                seed(seed: u64);
+                /// A given bandwidth, or how to choose it.
+                bandwidth(bandwidth: impl Into<favor::learn::Bandwidth>);
+                /// Whether columns are standardised to mean 0 and variance 1.
+                standardise(standardise: bool);
+                /// The maximum number of records used to choose a bandwidth.
+                sample(sample: usize);
+            }
+        }
+
+        impl<$($generic),+> $model<$($generic),+> {
+            /// 256 balanced features, the bandwidth chosen on held-out records, columns standardised.
+            pub fn params() -> $params<$($generic),+> {
+                $params::new(favor::learn::FitOptions::default())
+            }
+        }
+    };
+}
+
+/// The parameters of a head on kernel features.
+macro_rules! head_parameters {
+    ($params:ident, $valid:ident<$($generic:ident),+>, $model:ident) => {
+        $crate::params::parameter_types! {
+            $params, $valid<$($generic),+>, $model, favor::learn::HeadOptions, $crate::params::check_head,
+            {
+                /// The number of features. More features are more accurate.
+                features(features: usize);
+                /// Where the features come from.
+                basis(basis: impl Into<favor::learn::Basis>);
+                /// Bases to compare by the folds.
+                bases(bases: Vec<favor::learn::Basis>);
+                /// Landmarks, waves and balanced features, compared by the folds.
+                auto();
+                /// The shape of the kernel.
+                shape(shape: favor::learn::KernelShape);
+                /// Shapes of the kernel to compare by the folds.
+                shapes(shapes: Vec<favor::learn::KernelShape>);
+                /// Whether a bandwidth per column is learned, and kept where the folds approve.
+                metric(metric: bool);
+                /// Whether columns are standardised to mean 0 and variance 1.
+                standardise(standardise: bool);
+                /// Whether the columns themselves come before the features.
+                linear(linear: bool);
+                /// The number of folds.
+                folds(folds: usize);
+                /// The maximum number of different records that designs are compared on.
+                sample(sample: usize);
+                /// The seed of draws and samples.
+                seed(seed: u64);
+                /// The decrease of the mean loss that is not worth another pass of a logistic head.
+                tolerance(tolerance: f64);
+                /// The most passes of a logistic head.
+                passes(passes: usize);
+            }
+        }
+
+        impl<$($generic),+> $params<$($generic),+> {
+            /// A given bandwidth; chosen by the folds when `None`.
+            #[must_use]
+            pub fn bandwidth(self, bandwidth: impl Into<Option<f64>>) -> Self {
+                Self::new(self.0.options.bandwidth(bandwidth.into()))
+            }
+
+            /// A given penalty; chosen by the folds, or the evidence of a Gaussian process, when `None`.
+            #[must_use]
+            pub fn penalty(self, penalty: impl Into<Option<f64>>) -> Self {
+                Self::new(self.0.options.penalty(penalty.into()))
+            }
+        }
+    };
+}
+
+pub(crate) use {head_parameters, parameter_types, parameters};

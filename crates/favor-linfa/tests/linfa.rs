@@ -146,11 +146,11 @@ fn heads_give_what_the_models_give() {
     let (train, test) = (records(1, 600), records(2, 90));
     let (plain, queries) = (rows(&train), rows(&test));
     let options = HeadOptions::default().features(64).seed(4);
-    let set = |o: HeadOptions| o.features(64).seed(4);
 
     let targets = numbers(&train);
     let data = Dataset::new(train.clone(), targets.clone());
-    let model = KernelRidge::params().options(set).fit(&data).unwrap();
+    let params = KernelRidge::params().features(64).seed(4);
+    let model = params.clone().fit(&data).unwrap();
     let targets = Matrix::new(targets.to_vec(), 600, 1).unwrap();
     let known = Known::Numbers(targets.view());
     let wanted = HeadModel::fit(&options, plain.view(), known, None, None).unwrap();
@@ -160,24 +160,23 @@ fn heads_give_what_the_models_give() {
         let x = train.slice(s![start..end, ..]).to_owned();
         Dataset::new(x.clone(), numbers(&x))
     };
-    let params = KernelRidge::params().options(|o| set(o).bandwidth(2.0));
-    let both = params.fit_with(None, &half(0, 300)).unwrap();
-    let both = params.fit_with(Some(both), &half(300, 600)).unwrap();
+    let narrow = params.clone().bandwidth(2.0);
+    let both = narrow.fit_with(None, &half(0, 300)).unwrap();
+    let both = narrow.fit_with(Some(both), &half(300, 600)).unwrap();
     assert_eq!(both.model().sums().rows(), 600);
-    let error =
-        KernelRidge::params().options(set).fit(&data).unwrap().predict_with_deviation(&test);
+    let error = params.fit(&data).unwrap().predict_with_deviation(&test);
     assert!(error.unwrap_err().to_string().contains("fit a Gaussian process"));
 
     let data = Dataset::new(train, labels(600));
     for params in [RidgeClassifier::params(), RidgeClassifier::logistic()] {
-        let model = params.options(set).fit(&data).unwrap();
+        let model = params.features(64).seed(4).fit(&data).unwrap();
         assert_eq!(model.labels(), [0, 10, 20]);
         let right = model.predict(&test).iter().zip(&labels(90)).filter(|(f, t)| f == t).count();
         assert!(right > 70, "{right} of 90");
         let proba = model.predict_proba(&test).unwrap();
         assert!(proba.sum_axis(ndarray::Axis(1)).iter().all(|total| (total - 1.0).abs() < 1e-12));
     }
-    assert!(
-        RidgeClassifier::<f64, usize>::params().options(|o| o.bandwidth(-1.0)).check().is_err()
-    );
+    let params = RidgeClassifier::<f64, usize>::params;
+    assert!(params().bandwidth(-1.0).check().is_err() && params().penalty(-1.0).check().is_err());
+    assert!(params().bandwidth(-1.0).bandwidth(None).check().is_ok());
 }

@@ -7,7 +7,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use favor::{FeatureMap, KeySums, Matrix};
 use favor_tables::datafusion;
-use favor_tables::{FitRequest, HeadKind, Model, Progress, Source, Table, Task, fit, register};
+use favor_tables::{FitRequest, Model, Progress, Source, Table, TableHead, Task, fit, register};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,8 +27,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let share = BATCHES.div_ceil(threads);
     let parts: Vec<Vec<RecordBatch>> = batches.chunks(share).map(<[_]>::to_vec).collect();
     session.register_table("t", Arc::new(MemTable::try_new(batches[0].schema(), parts)?))?;
-    let request =
-        FitRequest::of("label").head(HeadKind::Nw).task(Task::Classify).bandwidth(1.0 / 0.3);
+    let request = FitRequest::of("label")
+        .head(Some(TableHead::Nw))
+        .task(Some(Task::Classify))
+        .bandwidth(1.0 / 0.3);
     let progress = Arc::new(Progress::default());
     let model = runtime.block_on(async {
         let table = Table::open(&session, &Source::Sql("select * from t".into())).await?;

@@ -6,7 +6,7 @@ use crate::states::Sample;
 use crate::{Error, Result};
 use favor::learn::{
     Basis, DEFAULT_FOLDS, Design, DesignSpec, GramSums, Head, KernelShape, Known, Outcome,
-    RidgeOptions, learned_bandwidths,
+    RidgeOptions, head_bandwidths, learned_bandwidths,
 };
 use favor::{Family, Matrix, Moments, Rows};
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,6 @@ const TRIAL_FEATURES: usize = 256;
 /// Features of a fit whose slopes make a metric, which needs more of them, and the most rounds of it.
 const METRIC_FEATURES: usize = 1024;
 const METRIC_ROUNDS: usize = 4;
-
-/// Bandwidths of the grid, as multiples of the root of the total variance of the vectors: the
-/// reciprocals of 5 … 0.15.
-const GRID: [f64; 8] = [0.20, 0.33, 0.54, 0.90, 1.48, 2.44, 4.05, 6.67];
 
 /// Features that were tried on the sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -197,6 +193,7 @@ impl<'a> Trials<'a> {
         }
         let variance = self.moments.covariance();
         let total: f64 = (0..self.moments.dim()).map(|l| variance[(l, l)]).sum();
+        // Encoded columns differ in variance: the root of their total is what √d is to standardised ones.
         let unit = total.max(f64::MIN_POSITIVE).sqrt();
         let mut best: Option<f64> = None;
         for (basis, shape) in kinds {
@@ -213,7 +210,7 @@ impl<'a> Trials<'a> {
                 (Some(bandwidth), _) => take(bandwidth)?,
                 // The whole grid, then once more between the best and its neighbours.
                 (None, None) => {
-                    GRID.iter().try_for_each(|g| take(rounded(g * unit)))?;
+                    head_bandwidths(1).iter().try_for_each(|g| take(rounded(g * unit)))?;
                 }
                 // Near what was best for the first kind.
                 (None, Some(near)) => {

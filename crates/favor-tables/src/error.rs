@@ -167,8 +167,6 @@ pub enum Setting {
     Interval,
     /// The number of principal components.
     Components,
-    /// How numbers are encoded or missing values treated.
-    Encoding,
 }
 
 impl fmt::Display for Setting {
@@ -188,7 +186,6 @@ impl fmt::Display for Setting {
             Self::Family => "family",
             Self::Interval => "interval",
             Self::Components => "components",
-            Self::Encoding => "encoding",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! A model as one safetensors file: a header with a version, and arrays.
 
 use crate::encode::{Column, FOLDS};
-use crate::head::HeadKind;
+use crate::head::TableHead;
 use crate::model::{Estimator, Linear, Model, ModelInfo, Nw};
 use crate::states::{Item, Sample};
 use crate::{Error, Result};
@@ -140,7 +140,7 @@ fn read(bytes: &[u8]) -> std::result::Result<Model, String> {
         items.insert((places[i], mark), item);
     }
     let bytes = |name: &str| array(name, Dtype::U8).map(|a| a.data().to_vec());
-    let estimator = if info.head == HeadKind::Nw {
+    let estimator = if info.head == TableHead::Nw {
         let map = FeatureMap::from_bytes(&bytes("map")?).map_err(|e| e.to_string())?;
         let sums = KeySums::from_parts(floats("log_scale")?, matrix("sums")?).map_err(refused)?;
         check_nw(&info, &map, &sums)?;

@@ -1,7 +1,7 @@
 //! The functions of a model in SQL, in any session of DataFusion, and what its aggregates give.
 
 use crate::aggregate::{Aggregate, Job};
-use crate::head::HeadKind;
+use crate::head::TableHead;
 use crate::model::{Class, Estimator, LinearParts, Model};
 use crate::states::{
     Arguments, GramJob, GramState, GramTarget, MomentsJob, MomentsState, Sample, State, SumsJob,
@@ -11,7 +11,7 @@ use crate::udf_predict::{Part, part_function, predict_function};
 use crate::{Error, Result};
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::prelude::SessionContext;
-use favor::learn::Task;
+use favor::learn::{HeadKind, Task};
 use favor::{KeySums, Moments};
 
 /// Registers the functions of a model in a session, with names that begin with `prefix`.
@@ -41,7 +41,7 @@ pub fn register(session: &SessionContext, prefix: &str, model: &Model) -> Result
     if model.info.task == Task::Classify {
         session.register_udf(part_function(prefix, Part::Probabilities, model)?);
     }
-    if model.info.head == HeadKind::Gp {
+    if model.info.head == TableHead::Linear(HeadKind::Gp) {
         session.register_udf(part_function(prefix, Part::Interval, model)?);
     }
     for function in aggregates(prefix, model)? {
@@ -94,7 +94,8 @@ impl Model {
     /// The model of a group of rows, with the features of this one: from what `favor_gram` and
     /// `favor_moments` gave for the group. It keeps no sample.
     pub fn of_group(&self, gram: &[u8], moments: &[u8]) -> Result<Self> {
-        let Some(design) = self.design().filter(|_| self.info.head != HeadKind::Logistic) else {
+        let logistic = TableHead::Linear(HeadKind::Logistic);
+        let Some(design) = self.design().filter(|_| self.info.head != logistic) else {
             return Err(Error::Merge { what: "heads" });
         };
         let (state, moments) = (GramState::from_bytes(gram)?, self::moments(moments)?);

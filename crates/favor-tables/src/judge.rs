@@ -3,10 +3,10 @@
 
 use crate::Result;
 use crate::choose::{Trials, Truth};
-use crate::head::HeadKind;
+use crate::head::TableHead;
 use crate::model::{Linear, ModelInfo};
 use crate::normal::normal_quantile;
-use favor::learn::{Task, argmax};
+use favor::learn::{HeadKind, Task, argmax};
 use serde::{Deserialize, Serialize};
 
 /// The intervals whose coverage is measured, in percent.
@@ -181,7 +181,7 @@ pub(crate) fn of_sample(
     linear: &Linear,
     trials: &Trials<'_>,
 ) -> Result<Judgement> {
-    let variance = info.head == HeadKind::Gp;
+    let variance = info.head == TableHead::Linear(HeadKind::Gp);
     let heads = linear.sums.cross_fit(linear.head.penalty(), None, variance)?;
     let (mut classes, mut numbers) = (ClassJudge::default(), NumberJudge::default());
     for (fold, head) in heads.iter().enumerate() {

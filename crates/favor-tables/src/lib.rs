@@ -71,7 +71,7 @@ pub use error::{Cause, Error, Remedy, Result, Setting};
 pub use evaluate::{Comparison, Evaluation, evaluate, evaluate_on_workers};
 pub use fit::{FitRequest, fit, fit_like, subtract, update};
 pub use functions::{aggregates, moments, register, sums};
-pub use head::HeadKind;
+pub use head::TableHead;
 pub use judge::{Judgement, Reliability};
 pub use model::{Class, Drift, Model, ModelInfo, Shift};
 pub use predict::{PredictOptions, Predictor};
@@ -89,8 +89,8 @@ pub use write_table::{write_csv, write_table};
 // What the arguments and results of this crate are made of.
 pub use datafusion;
 pub use favor::learn::{
-    Bandwidth, Basis, Comparison as TwoSamples, Curve, Design, GramSums, KernelShape, RidgeReport,
-    Scaling, Search, Task, Trial,
+    Bandwidth, Basis, Comparison as TwoSamples, Curve, Design, GramSums, HeadKind, KernelShape,
+    RidgeReport, Scaling, Search, Task, Trial,
 };
 pub use favor::{Coupling, Family};
 

@@ -1,7 +1,7 @@
 //! A model made ready to predict: from columns to columns.
 
 use crate::encode::Missing;
-use crate::head::HeadKind;
+use crate::head::TableHead;
 use crate::judge;
 use crate::model::{Model, Outputs};
 use crate::{Error, Result, Setting};
@@ -9,15 +9,16 @@ use datafusion::arrow::array::{ArrayRef, Float64Array, UInt32Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Field};
 use favor::Matrix;
-use favor::learn::{KernelPca, Task, argmax};
+use favor::learn::{HeadKind, KernelPca, Task, argmax};
+use favor_io::setters;
 use std::sync::Arc;
 
 /// Which predictions are wanted.
 ///
 /// ```
 /// use favor_tables::{Missing, PredictOptions};
-/// let options = PredictOptions::default().probabilities(true).keep(["id"]).missing(Missing::Drop);
-/// let plane = PredictOptions::default().components(2);
+/// let options = PredictOptions::default().probabilities(true).keep(["id"]).missing(Some(Missing::Drop));
+/// let plane = PredictOptions::default().components(Some(2));
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
@@ -35,30 +36,18 @@ pub struct PredictOptions {
     pub missing: Option<Missing>,
 }
 
+setters! { PredictOptions {
+    probabilities: bool,
+    interval: Option<f64>,
+    components: Option<usize>,
+    missing: Option<Missing>,
+} }
+
 impl PredictOptions {
-    /// Whether there is a column for the probability of each class.
-    pub fn probabilities(self, probabilities: bool) -> Self {
-        Self { probabilities, ..self }
-    }
-
-    /// The probability of an interval, in percent.
-    pub fn interval(self, percent: impl Into<Option<f64>>) -> Self {
-        Self { interval: percent.into(), ..self }
-    }
-
-    /// Coordinates along so many principal components of the features, in the place of predictions.
-    pub fn components(self, count: impl Into<Option<usize>>) -> Self {
-        Self { components: count.into(), ..self }
-    }
-
     /// Columns of the table to carry over.
+    #[must_use]
     pub fn keep<N: Into<String>>(self, columns: impl IntoIterator<Item = N>) -> Self {
         Self { keep: columns.into_iter().map(Into::into).collect(), ..self }
-    }
-
-    /// What to do with missing values.
-    pub fn missing(self, missing: impl Into<Option<Missing>>) -> Self {
-        Self { missing: missing.into(), ..self }
     }
 }
 
@@ -90,7 +79,7 @@ impl Predictor {
             return Err(Error::request(Setting::Probabilities, reason));
         }
         if let Some(percent) = options.interval {
-            if model.info.head != HeadKind::Gp {
+            if model.info.head != TableHead::Linear(HeadKind::Gp) {
                 let reason = format!("a {} model has no intervals; fit a gp one", model.info.head);
                 return Err(Error::request(Setting::Interval, reason));
             }
@@ -146,8 +135,8 @@ impl Predictor {
         }
         let mut fields = vec![self.field()];
         match self.model.info.head {
-            HeadKind::Nw => fields.push(number("relative_error")),
-            HeadKind::Gp => fields.push(number("deviation")),
+            TableHead::Nw => fields.push(number("relative_error")),
+            TableHead::Linear(HeadKind::Gp) => fields.push(number("deviation")),
             _ => {}
         }
         if self.interval.is_some() {
@@ -206,8 +195,8 @@ impl Predictor {
             Arc::new(places.iter().map(value).collect::<Float64Array>())
         };
         match self.model.info.head {
-            HeadKind::Nw => out.push(of(&outputs.relative_error)),
-            HeadKind::Gp => out.push(of(&outputs.deviation)),
+            TableHead::Nw => out.push(of(&outputs.relative_error)),
+            TableHead::Linear(HeadKind::Gp) => out.push(of(&outputs.deviation)),
             _ => {}
         }
         if let Some(percent) = self.interval {

@@ -7,6 +7,7 @@ use crate::judge::Judgement;
 use crate::model::{Drift, Estimator, Model, ModelInfo};
 use favor::FeatureSpec;
 use favor::learn::{Curve, DesignSpec, Scaling, Search, Task};
+use favor_io::numbers::{data_figures, percent};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -26,7 +27,7 @@ impl Model {
             info.encoder.columns.len(),
             info.rows,
             match &info.weight {
-                Some(name) => format!(" of weight {} by '{name}'", figures(info.total_weight)),
+                Some(name) => format!(" of weight {} by '{name}'", data_figures(info.total_weight)),
                 None => String::new(),
             },
             info.head
@@ -55,7 +56,7 @@ impl Model {
             more(&mut out, info.classes.len());
         }
         if let Some(scaling) = info.target_scaling {
-            let (mean, deviation) = (figures(scaling.centre), figures(scaling.scale));
+            let (mean, deviation) = (data_figures(scaling.centre), data_figures(scaling.scale));
             let _ = writeln!(out, "\ntarget: mean {mean}, standard deviation {deviation}");
         }
         let dimension = info.encoder.width();
@@ -71,7 +72,8 @@ impl Model {
                 match &info.curve {
                     Some(curve) => out.push_str(&curve_text(curve, info.bandwidth, info.task)),
                     None => {
-                        let _ = writeln!(out, "bandwidth {} as given", figures(info.bandwidth));
+                        let _ =
+                            writeln!(out, "bandwidth {} as given", data_figures(info.bandwidth));
                     }
                 }
             }
@@ -85,7 +87,7 @@ impl Model {
                     linear.design.features(),
                     spec.basis.name(),
                     spec.shape.name(),
-                    figures(info.bandwidth),
+                    data_figures(info.bandwidth),
                     spec.seed
                 );
                 out.push_str(&linear_text(info));
@@ -132,7 +134,7 @@ fn linear_text(info: &ModelInfo) -> String {
         let _ = writeln!(
             out,
             "\npenalty {}, by {FOLDS} folds; {share} with the first features alone:",
-            figures(report.penalty)
+            data_figures(report.penalty)
         );
         for point in &report.curve {
             let _ = writeln!(out, "  {:>6}  {:.4}", point.features, point.score);
@@ -206,7 +208,7 @@ fn choice_text(choice: &Choice) -> String {
             "  {:>9}  {:<9}  bandwidth {:>6}{}  R² {:.4}{}",
             c.basis.name(),
             c.shape.name(),
-            figures(c.bandwidth),
+            data_figures(c.bandwidth),
             if c.learned_metric { ", learned metric" } else { "" },
             c.score,
             if k == 0 { " ←" } else { "" }
@@ -237,7 +239,7 @@ impl Judgement {
         line("AUC", self.auc);
         line("calibration error", self.calibration_error);
         if let Some(rmse) = self.rmse {
-            let _ = writeln!(out, "  root mean squared error {}", figures(rmse));
+            let _ = writeln!(out, "  root mean squared error {}", data_figures(rmse));
         }
         if !self.coverage.is_empty() {
             let each = |(p, share): &(f64, f64)| format!("{p:.0} %: {:.1} %", 100.0 * share);
@@ -300,12 +302,12 @@ fn kind(kind: &ColumnKind, scaling: Scaling) -> String {
     match kind {
         ColumnKind::Number if scaling == Scaling::IDENTITY => "number".into(),
         ColumnKind::Number => {
-            let (mean, deviation) = (figures(scaling.centre), figures(scaling.scale));
+            let (mean, deviation) = (data_figures(scaling.centre), data_figures(scaling.scale));
             format!("number, mean {mean}, standard deviation {deviation}")
         }
         ColumnKind::Rank { knots } => {
             let (low, high) = (knots.first().map(|k| k.0), knots.last().map(|k| k.0));
-            let (low, high) = (figures(low.unwrap_or(0.0)), figures(high.unwrap_or(0.0)));
+            let (low, high) = (data_figures(low.unwrap_or(0.0)), data_figures(high.unwrap_or(0.0)));
             format!("number by rank, heavy tails, {low} to {high} in the sample")
         }
         ColumnKind::Boolean => "true or false".into(),
@@ -329,7 +331,7 @@ fn curve_text(curve: &Curve, chosen: f64, task: Task) -> String {
     };
     let mut out = format!(
         "bandwidth {}, the best of {} on {} rows, {how}:\n",
-        figures(chosen),
+        data_figures(chosen),
         curve.trials.len(),
         curve.rows
     );
@@ -340,7 +342,7 @@ fn curve_text(curve: &Curve, chosen: f64, task: Task) -> String {
         let _ = writeln!(
             out,
             "  {:>9}  {:>16.3}  {:>12.3}{mark}",
-            figures(trial.bandwidth),
+            data_figures(trial.bandwidth),
             trial.score,
             trial.exact
         );
@@ -384,25 +386,5 @@ impl Evaluation {
             }
         }
         out
-    }
-}
-
-/// A number with three figures.
-pub(crate) fn figures(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size @ 1e-3..1e7 => {
-            let decimals = (2 - size.log10().floor() as i32).clamp(0, 5) as usize;
-            format!("{value:.decimals$}")
-        }
-        _ => format!("{value:.2e}"),
-    }
-}
-
-fn percent(value: f64) -> String {
-    match 100.0 * value {
-        v if v >= 999.5 => "> 1000 %".to_owned(),
-        v if v >= 9.95 => format!("{v:.0} %"),
-        v => format!("{v:.1} %"),
     }
 }

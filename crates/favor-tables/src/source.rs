@@ -244,7 +244,7 @@ fn common_format(files: &[String]) -> Result<Format> {
 }
 
 /// The first line of CSV files that has another number of fields than the header, or a field that
-/// is not of its column's type. The engine reads files in pieces and cannot count lines.
+/// is not of its column's type. The query engine reads files in pieces and cannot count lines.
 fn explain_csv(files: &[PathBuf], table: Option<&Table>) -> Option<Error> {
     let numeric = |name: &str| {
         let data_type = table.and_then(|t| t.data_type(name).ok());

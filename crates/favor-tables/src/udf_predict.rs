@@ -35,7 +35,7 @@ impl Part {
         match self {
             Self::Prediction => options,
             Self::Probabilities => options.probabilities(true),
-            Self::Interval => options.interval(INTERVAL),
+            Self::Interval => options.interval(Some(INTERVAL)),
         }
     }
 

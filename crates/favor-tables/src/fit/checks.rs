@@ -2,14 +2,14 @@
 
 use super::FitRequest;
 use crate::encode::{Column, ColumnKind, Encoder, Missing, is_text, settled};
-use crate::head::HeadKind;
-use crate::report::figures;
+use crate::head::TableHead;
 use crate::source::Table;
 use crate::target::Target;
 use crate::{Error, Remedy, Result, Setting};
 use datafusion::arrow::datatypes::DataType;
 use favor::Moments;
 use favor::learn::{Bandwidth, KernelShape, Scaling, Search, Task};
+use favor_io::numbers::data_figures;
 use std::collections::HashSet;
 
 /// The most labels of a target.
@@ -42,20 +42,20 @@ pub(super) fn task(table: &Table, request: &FitRequest) -> Result<Task> {
 }
 
 /// The head that was asked for, or the usual one.
-pub(super) fn head(request: &FitRequest, task: Task) -> Result<HeadKind> {
-    let head = request.head.unwrap_or(HeadKind::usual(task));
+pub(super) fn head(request: &FitRequest, task: Task) -> Result<TableHead> {
+    let head = request.head.unwrap_or(TableHead::usual(task));
     if !head.does(task) {
         let can: Vec<&str> =
-            HeadKind::ALL.into_iter().filter(|h| h.does(task)).map(HeadKind::name).collect();
+            TableHead::all().filter(|h| h.does(task)).map(TableHead::name).collect();
         let reason = format!("{head} does no {}; give {}", task.name(), can.join(" or "));
         return Err(Error::request(Setting::Head, reason));
     }
     let plain = request.kernel.is_none_or(|k| k == KernelShape::Gaussian);
-    if head == HeadKind::Nw && (!plain || request.learned_metric) {
+    if head == TableHead::Nw && (!plain || request.learned_metric) {
         let reason = "nw has the Gaussian kernel with one bandwidth; give another head";
         return Err(Error::request(Setting::Head, reason));
     }
-    if head != HeadKind::Nw
+    if head != TableHead::Nw
         && matches!(request.bandwidth, Bandwidth::Auto(Search::CrossValidation { .. }))
     {
         let reason =
@@ -128,7 +128,7 @@ pub(super) fn contents(encoder: &Encoder, moments: &Moments) -> Result<()> {
                 Some(categories.first().map_or("null".into(), |c| format!("'{c}'")))
             }
             ColumnKind::Text { .. } => None,
-            _ => (l..l + column.width()).all(constant).then(|| figures(mean)),
+            _ => (l..l + column.width()).all(constant).then(|| data_figures(mean)),
         };
         if let Some(value) = value {
             let reason = format!("is constant ({value})");
@@ -143,7 +143,7 @@ pub(super) fn contents(encoder: &Encoder, moments: &Moments) -> Result<()> {
 pub(super) fn target_scaling(moments: &Moments, target: &str) -> Result<Scaling> {
     let (centre, variance) = (moments.mean()[0], moments.covariance()[(0, 0)]);
     if is_constant(centre, variance) {
-        let reason = format!("is the target and is constant ({})", figures(centre));
+        let reason = format!("is the target and is constant ({})", data_figures(centre));
         return Err(Error::column(target, reason));
     }
     Ok(settled(Scaling { centre, scale: variance.sqrt() }))

@@ -11,14 +11,14 @@ pub use request::FitRequest;
 use crate::bandwidth::{SampleReader, kernel, search};
 use crate::choose::{Choice, Trials};
 use crate::encode::{Encoder, Missing, NumberEncoding};
-use crate::head::HeadKind;
+use crate::head::TableHead;
 use crate::model::{Drift, Estimator, Linear, LinearParts, Model, ModelInfo, Nw};
 use crate::progress::Progress;
 use crate::source::Table;
 use crate::states::{GramTarget, Sample};
 use crate::target::{Target, sort_labels};
 use crate::{Error, Result, Setting};
-use favor::learn::{Bandwidth, Basis, Design, DesignSpec, LogisticFit, Task};
+use favor::learn::{Bandwidth, Basis, Design, DesignSpec, HeadKind, LogisticFit, Task};
 use favor::{Family, FeatureMap, FeatureSpec, Moments};
 use passes::Passes;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub async fn fit(table: &Table, request: &FitRequest, progress: &Arc<Progress>) 
     let sample_limit = request.sample.max(2);
     // Landmarks come from the sample.
     let sample_limit =
-        if head == HeadKind::Nw { sample_limit } else { sample_limit.max(request.features) };
+        if head == TableHead::Nw { sample_limit } else { sample_limit.max(request.features) };
     let (raw, sample) = passes.moments(&encoder, sample_limit, request.seed).await?;
     checks::contents(&encoder, &raw.vectors)?;
     let target_scaling = match (task, &target) {
@@ -78,7 +78,7 @@ pub async fn fit(table: &Table, request: &FitRequest, progress: &Arc<Progress>) 
         sample_limit,
         sample_seed: request.seed,
     };
-    let model = if head == HeadKind::Nw {
+    let model = if head == TableHead::Nw {
         let map = nw_map(request, &mut info, &moments, &sample, progress)?;
         nw(&passes, info, map, moments, sample).await?
     } else {
@@ -223,7 +223,7 @@ async fn linear(
     weighty(&info)?;
     let head = info.head;
     let mut solved = LinearParts { design, sums, classes }.solved(&mut info, &moments, &sample)?;
-    if head == HeadKind::Logistic {
+    if head == TableHead::Linear(HeadKind::Logistic) {
         let mut fit = LogisticFit::new(&solved.sums, &Default::default())?;
         loop {
             let pass = passes.logistic(&info, &solved.design, fit.pass(), &labels).await?;

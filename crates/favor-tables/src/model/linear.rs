@@ -4,14 +4,14 @@ use super::{Class, ModelInfo, Outputs};
 use crate::choose::Trials;
 use crate::encode::Encoded;
 use crate::evaluate::Comparison;
-use crate::head::HeadKind;
+use crate::head::TableHead;
 use crate::judge::{self, NumberJudge};
 use crate::states::Sample;
 use crate::target::sort_labels;
 use crate::{Error, Result};
 use favor::learn::{
-    DEFAULT_FOLDS, Design, GramSums, Head, RidgeOptions, Task, argmax, class_probabilities,
-    exact_ridge,
+    DEFAULT_FOLDS, Design, GramSums, Head, HeadKind, RidgeOptions, Task, argmax,
+    class_probabilities, exact_ridge,
 };
 use favor::{Matrix, Moments};
 
@@ -46,7 +46,7 @@ impl LinearParts {
         info.classes = self.classes;
         let options = RidgeOptions::default();
         let fit = match info.head {
-            HeadKind::Gp => self.sums.gp(&options)?,
+            TableHead::Linear(HeadKind::Gp) => self.sums.gp(&options)?,
             _ => self.sums.ridge(&options)?,
         };
         info.report = Some(fit.report);

@@ -11,14 +11,16 @@ pub(crate) use nw::{Nw, Part, combine};
 
 use crate::choose::Choice;
 use crate::encode::{Encoded, Encoder};
-use crate::head::HeadKind;
+use crate::head::TableHead;
 use crate::judge::Judgement;
 use crate::prior::Prior;
 use crate::states::Sample;
 use crate::target::Target;
 use crate::{Error, Result};
 use favor::diagnose::median;
-use favor::learn::{Comparison as TwoSamples, Curve, Design, GramSums, RidgeReport, Scaling, Task};
+use favor::learn::{
+    Comparison as TwoSamples, Curve, Design, GramSums, HeadKind, RidgeReport, Scaling, Task,
+};
 use favor::{FeatureMap, Matrix, Moments};
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +42,7 @@ pub struct ModelInfo {
     /// What is predicted.
     pub task: Task,
     /// What turns features into predictions.
-    pub head: HeadKind,
+    pub head: TableHead,
     /// The column that is predicted; none for a density.
     pub target: Option<Target>,
     /// For a regression how the target is scaled in the sums.
@@ -244,7 +246,7 @@ impl Model {
         if let Some((_, what)) = differences.into_iter().find(|(differ, _)| *differ) {
             return Err(Error::Merge { what });
         }
-        if a.head == HeadKind::Logistic {
+        if a.head == TableHead::Linear(HeadKind::Logistic) {
             return Err(Error::NotMergeable);
         }
         Ok(())

@@ -9,8 +9,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use favor::{Family, FeatureMap, Kernel, Matrix, reference};
 use favor_tables::datafusion;
 use favor_tables::{
-    Basis, FitRequest, HeadKind, KernelShape, Missing, Model, PredictOptions, Progress, Result,
-    Table, Task, fit, predict, session,
+    Basis, FitRequest, KernelShape, Missing, Model, PredictOptions, Progress, Result, Table,
+    TableHead, Task, fit, predict, session,
 };
 use futures::TryStreamExt;
 use std::sync::Arc;
@@ -85,9 +85,9 @@ pub(crate) fn cut(batch: &RecordBatch, size: usize, workers: usize) -> Table {
 
 pub(crate) fn classify() -> FitRequest {
     FitRequest::of("label")
-        .task(Task::Classify)
-        .head(HeadKind::Nw)
-        .missing(Missing::Error)
+        .task(Some(Task::Classify))
+        .head(Some(TableHead::Nw))
+        .missing(Some(Missing::Error))
         .ignore(["w", "y"])
         .features(64)
         .bandwidth(1.0)
@@ -96,25 +96,25 @@ pub(crate) fn classify() -> FitRequest {
 /// The same with a ridge head on landmarks.
 pub(crate) fn ridge() -> FitRequest {
     FitRequest::of("label")
-        .task(Task::Classify)
+        .task(Some(Task::Classify))
         .ignore(["w", "y"])
-        .basis(Basis::Nystrom)
-        .kernel(KernelShape::Gaussian)
+        .basis(Some(Basis::Nystrom))
+        .kernel(Some(KernelShape::Gaussian))
         .features(64)
         .bandwidth(2.0)
 }
 
 /// A ridge head that predicts the number.
 pub(crate) fn ridge_number() -> FitRequest {
-    ridge().task(Task::Regress).target("y").ignore(["w", "label"])
+    ridge().task(Some(Task::Regress)).target(Some("y".into())).ignore(["w", "label"])
 }
 
 pub(crate) fn regress() -> FitRequest {
-    classify().task(Task::Regress).target("y").ignore(["w", "label"])
+    classify().task(Some(Task::Regress)).target(Some("y".into())).ignore(["w", "label"])
 }
 
 pub(crate) fn density() -> FitRequest {
-    FitRequest::density().columns(["a", "b"]).features(64).bandwidth(1.0)
+    FitRequest::density().columns(Some(vec!["a".into(), "b".into()])).features(64).bandwidth(1.0)
 }
 
 pub(crate) fn fitted(batch: RecordBatch, request: &FitRequest) -> Result<Model> {

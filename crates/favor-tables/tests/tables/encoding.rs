@@ -72,7 +72,7 @@ fn missing_values_are_marked() {
     assert_eq!(marked.info().encoder.missing, Missing::Mark);
     assert!(marked.info().encoder.columns.iter().all(|c| c.marked));
     assert_eq!(marked.info().encoder.width(), 2 + 3);
-    let filled = fitted(train, &request.clone().missing(Missing::Mean)).unwrap();
+    let filled = fitted(train, &request.clone().missing(Some(Missing::Mean))).unwrap();
     assert_eq!(filled.info().encoder.width(), 1 + 2);
     let (a, b) = (r2(&marked, test.clone()), r2(&filled, test));
     assert!(a > 0.99 && a > b + 0.2, "{a} against {b}");

@@ -34,10 +34,10 @@ fn with(name: &str, array: ArrayRef) -> RecordBatch {
 fn columns_that_are_not_there_are_named() {
     let base = classify();
     for request in [
-        base.clone().target("lable"),
-        base.clone().columns(["a", "lable"]),
+        base.clone().target(Some("lable".into())),
+        base.clone().columns(Some(vec!["a".into(), "lable".into()])),
         base.clone().ignore(["lable"]),
-        base.clone().weight("lable"),
+        base.clone().weight(Some("lable".into())),
     ] {
         refused(points(0, 50), &request, &["column 'lable' is not in the table", "Colour"]);
     }
@@ -70,7 +70,7 @@ fn contents_that_cannot_be_used_are_named() {
     refused(with("label", gap), &classify(), &["'label' is the target and holds null"]);
     refused(points(0, 0), &classify(), &["the table has no rows"]);
     let negative = numbers((0..100).map(|i| 1.0 - f64::from(i == 9) * 3.0));
-    let weighted = classify().weight("w").ignore(["y"]);
+    let weighted = classify().weight(Some("w".into())).ignore(["y"]);
     refused(with("w", negative), &weighted, &["column 'w' holds the weight -2"]);
     for bad in [f64::INFINITY, f64::NAN] {
         let weights = numbers((0..100).map(|i| if i == 9 { bad } else { 1.0 }));
@@ -79,7 +79,7 @@ fn contents_that_cannot_be_used_are_named() {
     }
     refused(with("w", numbers([0.0; 100])), &weighted, &[]);
     let empty: ArrayRef = Arc::new(Float64Array::new_null(100));
-    let drop = classify().missing(favor_tables::Missing::Drop);
+    let drop = classify().missing(Some(favor_tables::Missing::Drop));
     refused(with("a", empty), &drop, &["no rows without missing values"]);
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..3000));
     let x = numbers((0..3000).map(f64::from));
@@ -101,10 +101,16 @@ fn requests_that_cannot_be_met_are_named() {
         (FitRequest::default(), "name the column to predict, or ask for a density"),
         (base.clone().features(0), "features: 0 features; give 1 to 1048576"),
         (base.clone().bandwidth(-1.0), "bandwidth: -1 is not a positive number"),
-        (base.clone().columns(Vec::<String>::new()), "no column is left"),
-        (base.clone().columns(["label"]), "be target, weight or ignored too"),
-        (base.clone().task(Task::Regress).target("Colour"), "a regression needs a number"),
-        (FitRequest::density().columns(["a", "Colour"]), "a density needs numbers; leave it out"),
+        (base.clone().columns(Some(vec![])), "no column is left"),
+        (base.clone().columns(Some(vec!["label".into()])), "be target, weight or ignored too"),
+        (
+            base.clone().task(Some(Task::Regress)).target(Some("Colour".into())),
+            "a regression needs a number",
+        ),
+        (
+            FitRequest::density().columns(Some(vec!["a".into(), "Colour".into()])),
+            "a density needs numbers; leave it out",
+        ),
         (
             base.clone().bandwidth(Search::CrossValidation { folds: 1 }),
             "folds: 1 parts; give 2 or more",

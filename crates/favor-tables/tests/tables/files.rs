@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 /// The other heads.
 fn heads() -> impl Iterator<Item = FitRequest> {
-    [ridge(), ridge_number(), ridge_number().head(HeadKind::Gp)].into_iter()
+    [ridge(), ridge_number(), ridge_number().head(Some(HeadKind::Gp.into()))].into_iter()
 }
 
 fn models() -> Vec<Model> {

@@ -10,7 +10,7 @@ use favor_tables::{Bandwidth, PredictOptions, Prior, Search, Task, evaluate};
 fn classification_is_the_plain_sums_of_its_map() {
     let (train, test) = (points(0, 700), points(5000, 60));
     for family in [&POSITIVE[..], &[Family::Trig]].concat() {
-        let model = fitted(train.clone(), &classify().family(family)).unwrap();
+        let model = fitted(train.clone(), &classify().basis(Some(family.into()))).unwrap();
         let (x, y) = (vectors(&test, &train), vectors(&train, &train));
         let of = classes(&train);
         let one_hot = Matrix::from_fn(700, 3, |i, c| f64::from(u8::from(of[i] == c)));
@@ -52,7 +52,7 @@ fn regression_is_the_plain_weighted_mean_of_its_map() {
     for weight in [None, Some("w")] {
         let request = match weight {
             None => regress(),
-            Some(weight) => regress().ignore(["label"]).weight(weight),
+            Some(weight) => regress().ignore(["label"]).weight(Some(weight.into())),
         };
         let model = fitted(train.clone(), &request).unwrap();
         assert_eq!(model.info().task, Task::Regress);
@@ -89,7 +89,7 @@ fn model_vectors(model: &favor_tables::Model, batch: &RecordBatch) -> Matrix<f64
 #[test]
 fn densities_are_normalised_in_the_units_of_the_table() {
     let train = points(0, 2000);
-    let request = density().columns(["a"]).bandwidth(1.0 / 3.0).features(512);
+    let request = density().columns(Some(vec!["a".into()])).bandwidth(1.0 / 3.0).features(512);
     let model = fitted(train.clone(), &request).unwrap();
     let grid: Vec<f64> = (0..2000).map(|i| 40.0 + 0.08 * f64::from(i)).collect();
     let queries = RecordBatch::try_from_iter([("a", numbers(grid.iter().copied()))]);
@@ -131,7 +131,7 @@ fn weights_are_repetitions() {
     let schema = train.schema();
     let repeated =
         favor_tables::datafusion::arrow::compute::concat_batches(&schema, &repeated).unwrap();
-    let weighted = classify().weight("w").ignore(["y"]);
+    let weighted = classify().weight(Some("w".into())).ignore(["y"]);
     for bandwidth in [Bandwidth::Fixed(1.0), Bandwidth::Auto(Search::Validation)] {
         let a = fitted(train.clone(), &weighted.clone().bandwidth(bandwidth)).unwrap();
         let b = fitted(repeated.clone(), &classify().bandwidth(bandwidth)).unwrap();
@@ -155,7 +155,7 @@ fn rows_of_weight_zero_count_for_nothing() {
     columns[5] = numbers(weights);
     let zeros = RecordBatch::try_new(train.schema(), columns).unwrap();
     for request in [classify(), regress()] {
-        let mut weighted = request.clone().weight("w");
+        let mut weighted = request.clone().weight(Some("w".into()));
         weighted.ignore.retain(|name| name != "w");
         let a = fitted(zeros.clone(), &weighted).unwrap();
         let b = fitted(train.slice(0, 200), &request).unwrap();

@@ -86,9 +86,9 @@ fn ridge_is_the_plain_solution_on_its_features() {
         (Basis::Random(Family::Trig), true),
         (Basis::Random(Family::Balanced), false),
     ] {
-        let mut request = ridge_number().basis(basis).features(32);
+        let mut request = ridge_number().basis(Some(basis)).features(32);
         if weighted {
-            request = request.weight("w").ignore(["label"]);
+            request = request.weight(Some("w".into())).ignore(["label"]);
         }
         let model = fitted(train.clone(), &request).unwrap();
         let weights = if weighted { column(&train, "w") } else { vec![1.0; 700] };
@@ -209,7 +209,7 @@ fn the_sample_has_rows_of_all_folds() {
 #[test]
 fn positive_features_are_summed_in_double_precision() {
     let batch = points(0, 3000);
-    let request = ridge_number().family(Family::Balanced);
+    let request = ridge_number().basis(Some(Family::Balanced.into()));
     let one = block(fit(&cut(&batch, 3000, 1), &request, &progress())).unwrap();
     let many = block(fit(&cut(&batch, 100, 8), &request, &progress())).unwrap();
     let (a, b) = (one.gram().unwrap().feature_mean(), many.gram().unwrap().feature_mean());
@@ -220,7 +220,7 @@ fn positive_features_are_summed_in_double_precision() {
 
 #[test]
 fn rows_come_and_go() {
-    for request in [ridge(), ridge_number(), ridge_number().head(HeadKind::Gp)] {
+    for request in [ridge(), ridge_number(), ridge_number().head(Some(HeadKind::Gp.into()))] {
         let first = fitted(points(0, 1000), &request).unwrap();
         let second = block(fit_like(&table(points(1000, 500)), &first, &progress())).unwrap();
         let both = block(fit_like(&table(points(0, 1500)), &first, &progress())).unwrap();
@@ -267,7 +267,7 @@ fn rows_come_and_go() {
 fn components_are_uncorrelated() {
     let batch = points(0, 1500);
     let model = fitted(batch.clone(), &ridge()).unwrap();
-    let options = PredictOptions::default().components(4).keep(["label"]);
+    let options = PredictOptions::default().components(Some(4)).keep(["label"]);
     let found = predicted(&model, batch.clone(), &options).unwrap();
     assert_eq!(found.num_columns(), 5);
     let values: Vec<Vec<f64>> = (1..5).map(|c| column(&found, &format!("component_{c}"))).collect();
@@ -283,7 +283,7 @@ fn components_are_uncorrelated() {
             assert!(product(own, other).abs() < SINGLE * scale);
         }
     }
-    let too_many = PredictOptions::default().components(10_000);
+    let too_many = PredictOptions::default().components(Some(10_000));
     let error = predicted(&model, batch.clone(), &too_many).unwrap_err();
     assert!(matches!(error, Error::Request { setting: Setting::Components, .. }), "{error}");
     let means = fitted(batch.clone(), &classify()).unwrap();
@@ -316,7 +316,8 @@ fn weights_are_repetitions_for_ridge_too() {
     let weights = column(&train, "w");
     let many = (0..600).flat_map(|i| std::iter::repeat_n(i as u64, weights[i] as usize));
     let repeated = take_record_batch(&train, &UInt64Array::from_iter_values(many)).unwrap();
-    let a = fitted(train.clone(), &ridge_number().weight("w").ignore(["label"])).unwrap();
+    let a =
+        fitted(train.clone(), &ridge_number().weight(Some("w".into())).ignore(["label"])).unwrap();
     let b = fitted(repeated, &ridge_number()).unwrap();
     assert_eq!(a.design(), b.design());
     let test = points(5000, 50);
@@ -325,7 +326,7 @@ fn weights_are_repetitions_for_ridge_too() {
     let mut columns = train.columns().to_vec();
     columns[5] = numbers((0..600).map(|i| f64::from(u8::from(i < 400))));
     let zeros = RecordBatch::try_new(train.schema(), columns).unwrap();
-    let a = fitted(zeros, &ridge_number().weight("w").ignore(["label"])).unwrap();
+    let a = fitted(zeros, &ridge_number().weight(Some("w".into())).ignore(["label"])).unwrap();
     let b = fitted(train.slice(0, 400), &ridge_number()).unwrap();
     assert_eq!((a.info().rows, a.info().total_weight), (400, 400.0));
     close(&predictions(&a, test.clone()), &predictions(&b, test), DOUBLE, "zeros");
@@ -340,9 +341,9 @@ fn intervals_cover_what_they_say() {
         let y = index().map(|i| x(i).sin() + 0.3 * normal(i + 40_000));
         RecordBatch::try_from_iter([("x", numbers(index().map(x))), ("y", numbers(y))]).unwrap()
     };
-    let request = FitRequest::of("y").head(HeadKind::Gp).features(64);
+    let request = FitRequest::of("y").head(Some(HeadKind::Gp.into())).features(64);
     let model = fitted(wave(0, 2000), &request).unwrap();
-    let options = PredictOptions::default().interval(90.0).keep(["y"]);
+    let options = PredictOptions::default().interval(Some(90.0)).keep(["y"]);
     let found = predicted(&model, wave(10_000, 1000), &options).unwrap();
     let [y, mean, deviation, lower, upper] =
         ["y", "prediction", "deviation", "lower", "upper"].map(|name| column(&found, name));
@@ -364,9 +365,9 @@ fn intervals_cover_what_they_say() {
     assert!(model.to_text().contains("intervals cover"), "{}", model.to_text());
     let plain = fitted(wave(0, 300), &FitRequest::of("y").features(16)).unwrap();
     for (model, options) in [
-        (&plain, PredictOptions::default().interval(95.0)),
-        (&model, PredictOptions::default().interval(100.0)),
-        (&model, PredictOptions::default().interval(f64::NAN)),
+        (&plain, PredictOptions::default().interval(Some(95.0))),
+        (&model, PredictOptions::default().interval(Some(100.0))),
+        (&model, PredictOptions::default().interval(Some(f64::NAN))),
     ] {
         let error = predicted(model, wave(0, 5), &options).unwrap_err();
         assert!(matches!(error, Error::Request { setting: Setting::Interval, .. }), "{error}");
@@ -377,7 +378,7 @@ fn intervals_cover_what_they_say() {
 fn logistic_probabilities_are_better_than_those_of_ridge() {
     let (train, test) = (points(0, 3000), points(50_000, 1500));
     let judged = |head: HeadKind| {
-        let model = fitted(train.clone(), &ridge().head(head)).unwrap();
+        let model = fitted(train.clone(), &ridge().head(Some(head.into()))).unwrap();
         let found = block(evaluate(&table(test.clone()), &model, None, &progress())).unwrap();
         (found.judgement.unwrap(), model)
     };
@@ -388,9 +389,9 @@ fn logistic_probabilities_are_better_than_those_of_ridge() {
     assert_eq!(back, model);
     assert_eq!(model.merge(&model).unwrap_err(), Error::NotMergeable);
     for (request, part) in [
-        (ridge_number().head(HeadKind::Logistic), "logistic does no regression"),
+        (ridge_number().head(Some(HeadKind::Logistic.into())), "logistic does no regression"),
         (ridge_request_for_classes(HeadKind::Gp), "gp does no classification"),
-        (density().head(HeadKind::Ridge), "ridge does no density; give nw"),
+        (density().head(Some(HeadKind::Ridge.into())), "ridge does no density; give nw"),
     ] {
         let message = fitted(points(0, 100), &request).unwrap_err().to_string();
         assert!(message.contains(part), "{message}");
@@ -398,7 +399,7 @@ fn logistic_probabilities_are_better_than_those_of_ridge() {
 }
 
 fn ridge_request_for_classes(head: HeadKind) -> FitRequest {
-    ridge().head(head)
+    ridge().head(Some(head.into()))
 }
 
 /// A model for each group is the model of the rows of the group.
@@ -437,7 +438,7 @@ fn probabilities_and_intervals_are_functions_in_sql() {
     let session = session(Some(2));
     session.register_batch("points", test.clone()).unwrap();
     let classes = fitted(train.clone(), &ridge()).unwrap();
-    let process = fitted(train, &ridge_number().head(HeadKind::Gp)).unwrap();
+    let process = fitted(train, &ridge_number().head(Some(HeadKind::Gp.into()))).unwrap();
     register(&session, "c", &classes).unwrap();
     register(&session, "g", &process).unwrap();
     let query = "select c_proba(a, b, flag, \"Colour\")['10'] as p, \
@@ -447,6 +448,7 @@ fn probabilities_and_intervals_are_functions_in_sql() {
     });
     let wanted = probabilities(&classes, test.clone());
     close(&column(&found[0], "p"), &(0..40).map(|i| wanted[(i, 1)]).collect::<Vec<_>>(), 1e-9, "p");
-    let wanted = predicted(&process, test, &PredictOptions::default().interval(95.0)).unwrap();
+    let wanted =
+        predicted(&process, test, &PredictOptions::default().interval(Some(95.0))).unwrap();
     close(&column(&found[0], "u"), &column(&wanted, "upper"), 1e-9, "u");
 }

@@ -86,7 +86,7 @@ fn missing_values_are_refused_dropped_or_filled() {
     let keep: Vec<usize> = (0..300).filter(|i| ![7, 11, 13].contains(i)).collect();
     let rows: Vec<RecordBatch> = keep.iter().map(|&i| points(0, 300).slice(i, 1)).collect();
     let whole = datafusion::arrow::compute::concat_batches(&points(0, 1).schema(), &rows).unwrap();
-    let drop = classify().missing(Missing::Drop);
+    let drop = classify().missing(Some(Missing::Drop));
     let a = fitted(gaps.clone(), &drop).unwrap();
     let b = fitted(whole, &drop).unwrap();
     assert_eq!(a.info().rows, 297);
@@ -101,7 +101,7 @@ fn missing_values_are_refused_dropped_or_filled() {
     assert!(found.column(1).is_null(7) && !found.column(1).is_null(8));
 
     // Filled: as if the means had been there.
-    let mean = classify().missing(Missing::Mean);
+    let mean = classify().missing(Some(Missing::Mean));
     let model = fitted(gaps.clone(), &mean).unwrap();
     assert_eq!(model.info().rows, 300);
     let found = predicted(&model, gaps.clone(), &PredictOptions::default()).unwrap();
@@ -123,7 +123,7 @@ fn missing_values_are_refused_dropped_or_filled() {
 /// The means are those of all rows whoever has seen them, and the same for later rows.
 #[test]
 fn means_stand_for_missing_values_everywhere() {
-    let (gaps, mean) = (with_gaps(), classify().missing(Missing::Mean));
+    let (gaps, mean) = (with_gaps(), classify().missing(Some(Missing::Mean)));
     let whole = fitted(gaps.clone(), &mean).unwrap();
     let wanted = probabilities(&whole, gaps.clone());
     let workers = block(fit(&cut(&gaps, 20, 3), &mean, &progress())).unwrap();
@@ -160,7 +160,7 @@ fn rows_without_a_target_are_dropped() {
         (0..300).filter(|i| !without(*i)).map(|i| batch.slice(i, 1)).collect();
     let whole = datafusion::arrow::compute::concat_batches(&schema, &rows).unwrap();
     for request in [classify(), regress()] {
-        let drop = request.missing(Missing::Drop);
+        let drop = request.missing(Some(Missing::Drop));
         let (a, b) = (fitted(gaps.clone(), &drop).unwrap(), fitted(whole.clone(), &drop).unwrap());
         assert_eq!((a.info().rows, &a.info().classes), (298, &b.info().classes));
         let judge = |batch: &RecordBatch| {
@@ -184,7 +184,7 @@ fn texts_that_the_model_has_not_seen_are_missing() {
         predicted(&model, new.clone(), &PredictOptions::default()).unwrap_err().to_string();
     assert!(message.contains("'violet'") && message.contains("'Colour'"), "{message}");
     for (missing, nulls) in [(Missing::Drop, 1), (Missing::Mean, 0)] {
-        let options = PredictOptions::default().missing(missing);
+        let options = PredictOptions::default().missing(Some(missing));
         let found = predicted(&model, new.clone(), &options).unwrap();
         assert_eq!((found.num_rows(), found.column(0).null_count()), (5, nulls));
     }
@@ -242,7 +242,7 @@ fn predicted_errors_are_the_measured_ones() {
         let (mut measured, mut expected) = (0.0, 0.0);
         for seed in 0..60 {
             let request = FitRequest::density()
-                .family(family)
+                .basis(Some(family.into()))
                 .bandwidth(1.25)
                 .coupling(Coupling::Iid)
                 .features(512)

@@ -29,7 +29,7 @@ fn workers_predict_what_this_process_predicts() {
         let options = PredictOptions::default()
             .probabilities(probabilities)
             .keep(["Colour", "a"])
-            .missing(Missing::Drop);
+            .missing(Some(Missing::Drop));
         let (own, engine) =
             (predicted(&model, batch.clone(), &options).unwrap(), inside(&model, &batch, &options));
         assert_eq!(own.schema(), engine.schema());
