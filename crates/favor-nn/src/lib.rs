@@ -22,7 +22,9 @@ mod weights;
 pub use attention::Attention;
 pub use error::{Error, Result};
 pub use favor::{Coupling, Family, Statistics};
-pub use layer::{FavorAttention, FavorAttentionConfig, GivenMaps, LayerOptions, Positions};
+pub use layer::{
+    FavorAttention, FavorAttentionConfig, GivenMaps, LayerHeads, LayerOptions, Positions,
+};
 
 /// The page with Rust in it, compiled and run by `cargo test`.
 #[cfg(doctest)]

@@ -2,6 +2,13 @@
 
 use burn::tensor::TensorData;
 use favor::draw::Stream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A test that seeds burn's generator, by itself or by training, holds this.
+pub(crate) fn generator() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Normal numbers of this mean and deviation.
 pub(crate) fn normal<const D: usize>(

@@ -106,7 +106,9 @@ pub const RELU_EPSILON: f64 = 1e-3;
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
 /// use favor_nn::attention::{AttendOptions, AttendMethod, attend};
-/// let x = || Tensor::<4>::random([1, 2, 10, 8], Distribution::Default, &Device::flex());
+/// let device = Device::flex();
+/// device.seed(1);
+/// let x = || Tensor::<4>::random([1, 2, 10, 8], Distribution::Default, &device);
 /// let out = attend(x(), x(), x(), &AttendMethod::Exact, &AttendOptions::default())?;
 /// assert_eq!(out.dims(), [1, 2, 10, 8]);
 /// # Ok::<(), favor_nn::Error>(())

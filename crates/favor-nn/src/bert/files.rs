@@ -117,6 +117,8 @@ impl Bert {
         labels: Option<&[String]>,
         from: Option<&Path>,
     ) -> Result<()> {
+        // What cannot be written leaves nothing behind.
+        let maps = self.maps_to_bytes(self.prefix())?;
         std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
         let mut config = config.clone();
         let architecture = match (&self.classifier, &self.masked) {
@@ -134,7 +136,7 @@ impl Bert {
                 }
             }
         }
-        if let Some(bytes) = self.maps_to_bytes(self.prefix())? {
+        if let Some(bytes) = maps {
             write_atomically(folder.join(MAPS), &bytes)?;
         }
         write_atomically(folder.join(WEIGHTS), &self.to_bytes()?)?;

@@ -64,9 +64,8 @@ impl Bert {
             if let Some(given) = layer.attention.given() {
                 let all = given.exact();
                 let heads = (0..all.len()).filter(|h| all[*h].is_all()).collect();
-                let shared = all.iter().find(|e| !e.is_all()).copied().unwrap_or(ExactKeys::NONE);
+                let exact_keys = Keys::of(shared_keys(i, all)?);
                 let own = given.maps()?;
-                let exact_keys = Keys::of(shared);
                 let entry = Entry {
                     name,
                     maps: own.len(),
@@ -135,6 +134,22 @@ impl Bert {
     }
 }
 
+/// The exact keys of the heads of a layer that are not exact throughout: the file has room for one kind.
+fn shared_keys(layer: usize, all: &[ExactKeys]) -> Result<ExactKeys> {
+    let mut some = all.iter().filter(|exact| !exact.is_all());
+    let first = some.next().copied().unwrap_or(ExactKeys::NONE);
+    match some.find(|exact| **exact != first) {
+        None => Ok(first),
+        Some(other) => {
+            let reason = format!(
+                "heads of layer {layer} have different exact keys, '{first}' and '{other}'; a file \
+                 keeps one kind for all heads of a layer that are not exact throughout"
+            );
+            Err(Error::invalid("maps", reason))
+        }
+    }
+}
+
 /// Whether a folder holds a converted model.
 pub(crate) fn is_converted(folder: &Path) -> Option<PathBuf> {
     let path = folder.join(MAPS);
@@ -145,4 +160,46 @@ pub(crate) fn is_converted(folder: &Path) -> Option<PathBuf> {
 fn layer_number(name: &str) -> Option<usize> {
     let name = name.strip_prefix("bert.").unwrap_or(name);
     name.strip_prefix("encoder.layer.")?.strip_suffix(".attention.self")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bert::BertConfig;
+    use crate::testing::generator;
+    use burn::tensor::Device;
+    use favor::{Family, FeatureSpec, Kernel, Moments, Rows};
+
+    fn map() -> FeatureMap {
+        let x: Vec<f64> = (0..32).map(|i| f64::from(i).sin()).collect();
+        let moments = Moments::of(Rows::new(&x, 8, 4).unwrap()).unwrap();
+        let spec = FeatureSpec::new(Family::Balanced, 6).kernel(Kernel::attention(4));
+        spec.fit(&moments, &moments).unwrap()
+    }
+
+    /// Heads that are exact throughout may be beside others, but the others need the same keys.
+    #[test]
+    fn keys_come_back_or_are_refused() {
+        let _held = generator();
+        let folder = tempfile::tempdir().unwrap();
+        let (config, device) = (BertConfig::small(20, 12, 1, 3), Device::flex());
+        device.seed(1);
+        let options = LayerOptions::new(Attention::Exact, 1);
+        let mut bert = Bert::new(&config, options, &device).unwrap();
+        let mut save = |place: &Path, exact: &[ExactKeys]| {
+            let given = GivenMaps::fixed(vec![map(); 3], exact.to_vec()).unwrap();
+            bert.encoder.layers[0].attention.set_given(Some(given)).unwrap();
+            bert.save(place, &config, None, None)
+        };
+        let near = |n| ExactKeys::NONE.near(n).routed(2, 3);
+        let kept = [near(2), ExactKeys::ALL, near(2)];
+        let place = folder.path().join("kept");
+        save(&place, &kept).unwrap();
+        let (read, _) = Bert::open(&place, None, &device).unwrap();
+        assert_eq!(read.encoder.layers[0].attention.given().unwrap().exact(), kept);
+        let place = folder.path().join("refused");
+        let message = save(&place, &[near(2), ExactKeys::ALL, near(4)]).unwrap_err().to_string();
+        assert!(message.contains("layer 0") && message.contains("window ±4"), "{message}");
+        assert!(!place.exists());
+    }
 }

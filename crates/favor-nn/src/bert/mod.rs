@@ -39,7 +39,9 @@ pub struct MaskedHead {
 /// use favor_nn::{Attention, LayerOptions};
 /// let config = BertConfig::small(100, 32, 2, 4);
 /// let options = LayerOptions::new("balanced".parse::<Attention>()?, 64);
-/// let bert = Bert::new(&config, options, &Device::flex())?;
+/// let device = Device::flex();
+/// device.seed(1);
+/// let bert = Bert::new(&config, options, &device)?;
 /// let batch = Batch::new(vec![vec![2, 11, 12, 3], vec![2, 13, 3]])?;
 /// assert_eq!(bert.encoder.forward(&batch)?.dims(), [2, 4, 32]);
 /// # Ok::<(), favor_nn::Error>(())
@@ -81,6 +83,7 @@ impl Bert {
     }
 
     /// With a head for masked tokens, a new one unless there is one.
+    #[must_use]
     pub fn with_masked_head(mut self, config: &BertConfig, device: &Device) -> Self {
         self.masked.get_or_insert_with(|| MaskedHead {
             transform: encoder::linear(config, config.hidden_size, config.hidden_size, device),
@@ -93,6 +96,7 @@ impl Bert {
 
     /// With a head for so many classes, a new one unless there is one for as many; one class is a number.
     /// The pooler is kept if there is one.
+    #[must_use]
     pub fn with_classifier(mut self, config: &BertConfig, labels: usize, device: &Device) -> Self {
         self = self.with_pooler(config, device);
         let fits = |head: &Linear| head.weight.dims()[1] == labels;

@@ -62,6 +62,7 @@ fn hash(seed: u64, place: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::generator;
 
     /// Counts of independent draws are within five standard deviations of what is expected.
     #[test]
@@ -91,6 +92,7 @@ mod tests {
 
     #[test]
     fn the_device_decides_and_evaluation_keeps_all() {
+        let _held = generator();
         let device = Device::flex().autodiff();
         let module = burn::nn::DropoutConfig::new(0.5).init();
         let ones = || Tensor::<2>::ones([64, 64], &device);

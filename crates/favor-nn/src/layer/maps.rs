@@ -4,7 +4,7 @@ use super::LayerOptions;
 use crate::attention::{AttendMethod, Attention, Follow, HostView, KeyMask};
 use crate::{Error, Result};
 use burn::tensor::Tensor;
-use favor::{AdaptiveMaps, Choice, FeatureMap, FeatureSpec, Kernel};
+use favor::{AdaptiveMaps, Choice, FeatureMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The maps of a layer. Modules are called by shared reference, so what they learn is behind a lock;
@@ -21,12 +21,8 @@ pub(super) struct Maps {
 impl Maps {
     pub(super) fn new(options: LayerOptions, heads: usize, dim: usize) -> Result<Self> {
         options.check()?;
-        let made = |family| {
-            let spec = FeatureSpec::new(family, options.features).kernel(Kernel::attention(dim));
-            let spec = spec.coupling(options.coupling).seed(options.seed);
-            AdaptiveMaps::new(spec, heads, dim, options.policy())
-        };
-        let state = options.kind.family().map(made).transpose()?;
+        let made = |spec| AdaptiveMaps::new(spec, heads, dim, options.policy());
+        let state = options.spec(dim).map(made).transpose()?;
         Ok(Self { options, heads, dim, state: Arc::new(Mutex::new(state)) })
     }
 

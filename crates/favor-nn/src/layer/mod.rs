@@ -1,11 +1,13 @@
 //! Multi-head attention as a module of burn, with any kind of attention.
 
 mod given;
+mod heads;
 mod maps;
 mod options;
 mod positions;
 
 pub use given::GivenMaps;
+pub use heads::LayerHeads;
 use maps::Maps;
 pub use options::LayerOptions;
 pub use positions::Positions;
@@ -111,8 +113,9 @@ impl FavorAttentionConfig {
 /// ```
 /// use burn::nn::Initializer;
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use favor_nn::{FavorAttentionConfig};
+/// use favor_nn::FavorAttentionConfig;
 /// let device = Device::flex();
+/// device.seed(1);
 /// let xavier = Initializer::XavierUniform { gain: 1.0 };
 /// let attention = FavorAttentionConfig::new(32, 4).init(&xavier, &device)?;
 /// let x = Tensor::<3>::random([2, 100, 32], Distribution::Default, &device);
@@ -268,11 +271,6 @@ impl FavorAttention {
     /// Drops another fraction of the outputs of the heads in training.
     pub(crate) fn set_dropout(&mut self, rate: f64) {
         self.dropout.prob = rate;
-    }
-
-    /// The number of heads and their dimension.
-    pub(crate) fn shape(&self) -> [usize; 2] {
-        [self.maps.heads(), self.maps.dim()]
     }
 
     /// From now on every call, in training or not, computes exactly and lets the maps learn its

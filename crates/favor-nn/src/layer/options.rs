@@ -2,7 +2,7 @@
 
 use crate::attention::Attention;
 use crate::{Error, Result};
-use favor::{Coupling, MapPolicy, Redraw, Statistics};
+use favor::{Coupling, FeatureSpec, Kernel, MapPolicy, Redraw, Statistics};
 use serde::{Deserialize, Serialize};
 
 /// Which attention, and how its maps follow the training.
@@ -43,8 +43,8 @@ impl Default for LayerOptions {
             features: 256,
             coupling: Coupling::default(),
             seed: 0,
-            redraw: Some(1000),
-            statistics: Statistics::Running { keep: 0.9 },
+            redraw: Some(MapPolicy::REDRAW),
+            statistics: Statistics::default(),
             tolerance: 0.1,
         }
     }
@@ -61,6 +61,12 @@ impl LayerOptions {
     #[must_use]
     pub fn for_layer(self, layer: usize) -> Self {
         self.seed(self.seed.wrapping_add((layer as u64) << 40))
+    }
+
+    /// The maps of heads of this dimension, if the attention has any.
+    pub(super) fn spec(&self, dim: usize) -> Option<FeatureSpec> {
+        let spec = FeatureSpec::new(self.kind.family()?, self.features);
+        Some(spec.kernel(Kernel::attention(dim)).coupling(self.coupling).seed(self.seed))
     }
 
     /// How the maps follow the training.

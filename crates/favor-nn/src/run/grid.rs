@@ -232,7 +232,7 @@ pub fn run_cell<G: Grid>(grid: &G, number: usize, watch: Watch<'_>) -> Result<()
         (watch.listener)(Tick { what: &what, ..tick });
     };
     let start = Instant::now();
-    let found = grid.run(cell, Watch { listener: &listener, ..watch })?;
+    let found = grid.run(cell, watch.listener(&listener))?;
     let seconds = start.elapsed().as_secs_f64();
     let kept = Finished { cell: *cell, settings: grid.settings(cell), found, seconds };
     let text =

@@ -14,12 +14,39 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(120);
 
 /// Who watches a run: a listener, and a switch that ends it.
+///
+/// ```
+/// use favor_io::progress::{Tick, silent};
+/// use favor_nn::run::Watch;
+/// use std::sync::atomic::AtomicBool;
+/// let stop = AtomicBool::new(false); // another thread may set it
+/// let tell = |tick: Tick<'_>| eprintln!("{} of {}", tick.done, tick.total);
+/// let watch = Watch::new(&tell, &stop).listener(&silent);
+/// (watch.listener)(Tick { done: 1, total: 2, what: "nobody hears of this" });
+/// ```
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Watch<'a> {
     /// Hears of every step.
     pub listener: &'a Listener<'a>,
     /// Ends the run, with a checkpoint, when it becomes true.
     pub stop: &'a AtomicBool,
+}
+
+impl<'a> Watch<'a> {
+    /// A listener and a switch.
+    pub fn new(listener: &'a Listener<'a>, stop: &'a AtomicBool) -> Self {
+        Self { listener, stop }
+    }
+
+    /// The same with another listener.
+    #[must_use]
+    pub fn listener<'b>(self, listener: &'b Listener<'b>) -> Watch<'b>
+    where
+        'a: 'b,
+    {
+        Watch { listener, ..self }
+    }
 }
 
 /// One run with its checkpoint.

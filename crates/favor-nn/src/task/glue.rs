@@ -106,7 +106,8 @@ impl Glue {
                 Answers::Number => row[answer].trim().parse().ok(),
             };
             let Some(label) = label else {
-                let reason = format!("line {line}: '{}' is not an answer of {self}", row[answer]);
+                let reason =
+                    format!("line {line}: '{}' is not an answer of {}", row[answer], self.title());
                 return Err(Error::file(path, reason));
             };
             let second = second.map(|c| row[c].to_owned());
@@ -118,7 +119,7 @@ impl Glue {
 
 impl std::fmt::Display for Glue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.title())
+        f.pad(self.name())
     }
 }
 

@@ -74,6 +74,7 @@ impl TextTask {
     }
 
     /// Only the first examples, for a short trial.
+    #[must_use]
     pub fn truncated(mut self, train: Option<usize>) -> Self {
         self.train.truncate(train.unwrap_or(usize::MAX));
         self

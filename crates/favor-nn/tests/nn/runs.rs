@@ -3,8 +3,8 @@
 use crate::common::{fixture, generator};
 use favor_io::progress::Tick;
 use favor_nn::run::{
-    ConvertOptions, FinetuneRequest, GlueRequest, PretrainRequest, TuningOptions, Watch, finetune,
-    glue, plan, pretrain,
+    ConvertOptions, FinetuneRequest, GlueRequest, How, PretrainRequest, TuningOptions, Watch,
+    finetune, glue, plan, pretrain,
 };
 use favor_nn::task::Glue;
 use favor_nn::{Attention, Error, Family, LayerOptions};
@@ -40,7 +40,7 @@ fn stopped_at<T>(
 ) -> favor_nn::Result<T> {
     let stop = AtomicBool::new(false);
     let listener = |tick: Tick<'_>| stop.store(tick.done >= step, Ordering::Relaxed);
-    work(Watch { listener: &listener, stop: &stop })
+    work(Watch::new(&listener, &stop))
 }
 
 fn weights(folder: &Path) -> Vec<u8> {
@@ -65,7 +65,7 @@ fn finetuning_learns_and_goes_on() {
     assert!(!parts.out.join("model.safetensors").exists());
     let other = parts.clone().options(parts.options.rate(1e-3));
     let stop = AtomicBool::new(false);
-    let watch = Watch { listener: &favor_io::progress::silent, stop: &stop };
+    let watch = Watch::new(&favor_io::progress::silent, &stop);
     let message = finetune(&other, watch).unwrap_err().to_string();
     assert!(message.contains("other settings"), "{message}");
     stopped_at(u64::MAX, |w| finetune(&parts, w)).unwrap();
@@ -105,12 +105,9 @@ fn pretraining_learns_and_goes_on() {
     stopped_at(u64::MAX, |w| pretrain(&warm, w)).unwrap();
 }
 
-/// A small RTE of one's own: the grid is planned, stopped, gone on with, and not run twice.
-#[test]
-fn the_grid_goes_on() {
-    let _held = generator();
-    let folder = tempfile::tempdir().unwrap();
-    let rte = folder.path().join("glue/RTE");
+/// The grid of a small RTE of one's own.
+fn small_rte(folder: &Path) -> GlueRequest {
+    let rte = folder.join("glue/RTE");
     fs::create_dir_all(&rte).unwrap();
     for (name, rows) in [("train", 24), ("dev", 8)] {
         let mut text = "index\tsentence1\tsentence2\tlabel\n".to_owned();
@@ -120,7 +117,7 @@ fn the_grid_goes_on() {
         }
         fs::write(rte.join(format!("{name}.tsv")), text).unwrap();
     }
-    let request = GlueRequest::new(fixture("tiny-bert"), folder.path(), folder.path().join("out"))
+    GlueRequest::new(fixture("tiny-bert"), folder, folder.join("out"))
         .tasks(vec![Glue::Rte])
         .variants(vec![Attention::Exact.into(), Attention::Features(Family::Ge).into()])
         .features(vec![4, 8])
@@ -128,7 +125,35 @@ fn the_grid_goes_on() {
         .tuning(TuningOptions::default().batch(8).length(16))
         .epochs(vec![1])
         .convert(ConvertOptions::default().maps(0).values(2).weights(2).epochs(1).batch(8))
-        .drop_in(false);
+        .drop_in(false)
+}
+
+/// A search keeps the rates and epochs that it tried, wherever they were in the request.
+#[test]
+fn a_search_says_what_it_tried() {
+    let _held = generator();
+    let folder = tempfile::tempdir().unwrap();
+    let request = small_rte(folder.path())
+        .variants(vec![Attention::Exact.into()])
+        .seeds(1)
+        .rates(vec![1e-4, 3e-4])
+        .epochs(vec![2, 1]);
+    let found = stopped_at(u64::MAX, |w| glue(&request, w)).unwrap();
+    let searched = |rate, epochs| How::Search { rate, epochs };
+    let wanted = [searched(1e-4, 2), searched(1e-4, 1), searched(3e-4, 2), searched(3e-4, 1)];
+    let hows: Vec<How> = found.cells.iter().map(|(cell, ..)| cell.how).collect();
+    assert_eq!((&hows[..4], &hows[4..]), (&wanted[..], &[How::Convert][..]));
+    assert!(request.out.join("cells/rte-search-0.0003-1.json").exists());
+    let table = fs::read_to_string(request.out.join("glue.csv")).unwrap();
+    assert!(table.contains(",search-0.0003-1,0,0,"), "{table}");
+}
+
+/// The grid is planned, stopped, gone on with, and not run twice.
+#[test]
+fn the_grid_goes_on() {
+    let _held = generator();
+    let folder = tempfile::tempdir().unwrap();
+    let request = small_rte(folder.path());
     let planned = |done: usize, ahead: usize| {
         let found = stopped_at(u64::MAX, |w| plan(&request, w)).unwrap();
         let open = found.ahead.iter().map(|(_, count, _)| count).sum::<usize>();
@@ -142,7 +167,7 @@ fn the_grid_goes_on() {
         stop.store(tick.what.contains("(2 of 6)") && tick.done == 2, Ordering::Relaxed);
         calls.store(true, Ordering::Relaxed);
     };
-    let found = glue(&request, Watch { listener: &listener, stop: &stop });
+    let found = glue(&request, Watch::new(&listener, &stop));
     assert!(matches!(found, Err(Error::Stopped { step: 2, .. })), "{found:?}");
     // The exact models of both seeds come first.
     planned(2, 4);
@@ -152,7 +177,7 @@ fn the_grid_goes_on() {
     calls.store(false, Ordering::Relaxed);
     let listener = |_: Tick<'_>| calls.store(true, Ordering::Relaxed);
     let off = AtomicBool::new(false);
-    let second = glue(&request, Watch { listener: &listener, stop: &off }).unwrap();
+    let second = glue(&request, Watch::new(&listener, &off)).unwrap();
     assert_eq!(first, second);
     assert!(!calls.load(Ordering::Relaxed), "a cell was run again");
     let table = fs::read_to_string(request.out.join("glue.md")).unwrap();

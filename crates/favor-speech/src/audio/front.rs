@@ -186,6 +186,7 @@ impl FrontEnd {
     }
 
     /// With scales that give each entry of these recordings a standard deviation of one.
+    #[must_use]
     pub fn fitted<'a>(mut self, recordings: impl Iterator<Item = &'a Recording>) -> Self {
         let dim = self.dim();
         self.stored.scale.fill(1.0);

@@ -139,8 +139,7 @@ pub fn nst(request: &NstRequest, watch: Watch<'_>) -> Result<Vec<Generation>> {
             .test(request.test.clone())
             .attention(request.attention)
             .options(request.options.seed(seed));
-        let Trained { epochs, errors, .. } =
-            train(&request, Watch { listener: &listener, ..watch })?;
+        let Trained { epochs, errors, .. } = train(&request, watch.listener(&listener))?;
         let seconds = epochs.iter().map(|e| e.seconds).sum();
         let generation = Generation { generation, labelled, errors, seconds };
         let kept = Kept { request: described.clone(), generation: generation.clone() };

@@ -1,23 +1,18 @@
 //! A trained recogniser with other attention, and all else as it is.
 
 use crate::audio::Features;
-use crate::{Error, Frames, Result, SpeechModel};
-use burn::tensor::Tensor;
-use favor::learned::{Calibration, LearnOptions, learn_maps};
-use favor::{ExactKeys, Family, FeatureSpec, Kernel, Statistics};
+use crate::{Frames, Result, SpeechModel, subsampled};
+use favor::learned::LearnOptions;
+use favor::{ExactKeys, Statistics};
 use favor_nn::batches::like_length;
 use favor_nn::train::Model;
-use favor_nn::{Attention, GivenMaps, LayerOptions};
+use favor_nn::{Attention, GivenMaps, LayerHeads, LayerOptions};
 
 /// Utterances that maps are made from, evenly spaced.
 const CALIBRATION: usize = 200;
 
 /// Utterances that go through the model together.
 const BATCH: usize = 8;
-
-/// Steps in which each head learns its map, and the part of the utterances by which that is watched.
-const STEPS: usize = 800;
-const HOLDOUT: f64 = 0.1;
 
 /// The model with other attention. Maps are fitted to the queries and keys that it has on these utterances when
 /// it is exact, or learned from them, and stay as they are.
@@ -56,64 +51,20 @@ fn learned(
     options: LayerOptions,
     batches: &[Frames],
 ) -> Result<Vec<GivenMaps>> {
-    let mut all: Vec<Padded> = Vec::new();
+    let lengths = || batches.iter().flat_map(|frames| frames.lengths());
+    let longest = lengths().copied().map(subsampled).max().unwrap_or(1);
+    let mut all: Vec<LayerHeads> = Vec::new();
     for frames in batches {
-        let (blocks, lengths) = model.network.heads(frames)?;
-        all.resize_with(blocks.len(), Padded::default);
+        let (blocks, lengths_there) = model.network.heads(frames)?;
+        all.resize(blocks.len(), LayerHeads::new(lengths().count(), longest));
         for (own, heads) in all.iter_mut().zip(blocks) {
-            own.push(heads, &lengths)?;
+            own.push(heads, &lengths_there)?;
         }
     }
-    let one = |(i, own): (usize, Padded)| {
-        let seed = options.for_layer(i).seed;
-        let (arrays, visible, shape) = own.arrays();
-        let [q, k, v] = arrays.each_ref().map(|x| favor::Tensor::new(x, shape));
-        let spec = FeatureSpec::new(Family::Balanced, options.features);
-        let spec = spec.kernel(Kernel::attention(shape[3])).seed(seed);
-        let learning = LearnOptions::new().steps(STEPS).holdout(HOLDOUT).seed(seed);
-        let data = Calibration::new(q?, k?).values(Some(v?)).mask(Some(&visible));
-        let maps = learn_maps(spec, data, &learning)?.into_iter().map(|head| head.map).collect();
-        GivenMaps::fixed(maps, vec![ExactKeys::NONE; shape[1]])
+    let one = |(i, own): (usize, LayerHeads)| {
+        let heads = own.learn(&options.for_layer(i), &LearnOptions::new())?;
+        let exact = vec![ExactKeys::NONE; heads.len()];
+        GivenMaps::fixed(heads.into_iter().map(|head| head.map).collect(), exact)
     };
     all.into_iter().enumerate().map(one).collect()
-}
-
-/// Queries, keys and values of a block, batch by batch.
-#[derive(Default)]
-struct Padded {
-    batches: Vec<([Vec<f32>; 3], [usize; 4])>,
-    lengths: Vec<usize>,
-}
-
-impl Padded {
-    fn push(&mut self, heads: [Tensor<4>; 3], lengths: &[usize]) -> Result<()> {
-        let shape = heads[0].dims();
-        let unread = |e| Error::invalid("model", format!("heads cannot be read: {e:?}"));
-        let [q, k, v] = heads.map(|t| t.try_into_vec_as::<f32>().map_err(unread));
-        self.batches.push(([q?, k?, v?], shape));
-        self.lengths.extend(lengths);
-        Ok(())
-    }
-
-    /// All of them, padded to one length, `[utterances, heads, length, dim]`; and which are no padding.
-    fn arrays(self) -> ([Vec<f32>; 3], Vec<bool>, [usize; 4]) {
-        let longest = self.lengths.iter().copied().max().unwrap_or(1);
-        let [_, heads, _, dim] = self.batches[0].1;
-        let shape = [self.lengths.len(), heads, longest, dim];
-        let mut out: [Vec<f32>; 3] = std::array::from_fn(|_| vec![0.0; shape.iter().product()]);
-        let mut first = 0;
-        for (arrays, [batch, _, length, _]) in self.batches {
-            for (out, values) in out.iter_mut().zip(arrays) {
-                for (row, values) in values.chunks(length * dim).enumerate() {
-                    let start = (first * heads + row) * longest * dim;
-                    // A batch may be padded beyond its own longest utterance.
-                    let kept = values.len().min(longest * dim);
-                    out[start..start + kept].copy_from_slice(&values[..kept]);
-                }
-            }
-            first += batch;
-        }
-        let visible = self.lengths.iter().flat_map(|own| (0..longest).map(move |i| i < *own));
-        (out, visible.collect(), shape)
-    }
 }

@@ -36,6 +36,18 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Trans, Self::Nst, Self::Replaced];
+
+    /// The name in commands and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Trans => "trans",
+            Self::Nst => "nst",
+            Self::Replaced => "replaced",
+        }
+    }
+
     fn title(self) -> &'static str {
         match self {
             Self::Trans => "TRANS",
@@ -49,12 +61,16 @@ impl std::str::FromStr for Mode {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "trans" => Ok(Self::Trans),
-            "nst" => Ok(Self::Nst),
-            "replaced" => Ok(Self::Replaced),
-            _ => Err(Error::invalid("mode", format!("'{name}' is none of trans, nst, replaced"))),
-        }
+        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::invalid("mode", format!("'{name}' is none of {names}"))
+        })
+    }
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -114,7 +130,7 @@ impl SpeechRequest {
             features: vec![8, 32, 128],
             seeds: 3,
             options: TrainOptions::default(),
-            redraw: Some(100),
+            redraw: LayerOptions::default().redraw,
             generations: 1,
             confidence: 0.8,
         }
@@ -170,7 +186,6 @@ impl SpeechRequest {
 
     fn folder(&self, cell: &SpeechCell) -> PathBuf {
         let SpeechCell { mode, attention, features, seed } = cell;
-        let mode = mode.title().to_lowercase();
         self.out.join("cells").join(format!("{mode}-{attention}-{features}-{seed}"))
     }
 
@@ -334,7 +349,7 @@ impl SpeechReport {
             let _ = writeln!(
                 out,
                 "{},{attention},{features},{seed},{:.4},{low:.4},{high:.4},{:.4},{:.4},{seconds:.0}",
-                mode.title().to_lowercase(),
+                mode.name(),
                 errors.words.value,
                 errors.normalised.value,
                 errors.characters.value,

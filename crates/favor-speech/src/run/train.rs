@@ -211,7 +211,7 @@ pub fn train(request: &TrainRequest, watch: Watch<'_>) -> Result<Trained> {
         let what = format!("epoch {epoch}, {}{said}", tick.what);
         (watch.listener)(Tick { what: &what, ..tick });
     };
-    let watch = Watch { listener: &listener, ..watch };
+    let watch = watch.listener(&listener);
     let mut session = Session::start(trainer, &described, checkpoint, watch)?;
     let log = request.out.join("training.csv");
     let mut lines = read_log(&log, session.trainer().steps_made() / per_epoch);

@@ -92,7 +92,7 @@ fn request(data: &Path, out: PathBuf, attention: LayerOptions) -> TrainRequest {
 fn run<T>(step: u64, work: impl FnOnce(Watch<'_>) -> favor_nn::Result<T>) -> favor_nn::Result<T> {
     let stop = AtomicBool::new(false);
     let listener = |tick: Tick<'_>| stop.store(tick.done >= step, Ordering::Relaxed);
-    work(Watch { listener: &listener, stop: &stop })
+    work(Watch::new(&listener, &stop))
 }
 
 /// A hundred steps are enough for ten utterances with words, exact and by features, and two hundred
@@ -191,7 +191,7 @@ fn students_follow_their_teacher() {
     let listener = |tick: Tick<'_>| {
         stop.store(tick.what.starts_with("generation 1") && tick.done == 3, Ordering::Relaxed);
     };
-    let found = nst(&all, Watch { listener: &listener, stop: &stop });
+    let found = nst(&all, Watch::new(&listener, &stop));
     assert!(matches!(found, Err(Error::Stopped { step: 3, steps: 8, .. })), "{found:?}");
     let found = run(u64::MAX, |w| nst(&all, w)).unwrap();
     assert_eq!((found[0].labelled, found[1].labelled), ([0, 10], [10, 10]));
@@ -201,7 +201,7 @@ fn students_follow_their_teacher() {
     let none = run(u64::MAX, |w| nst(&request("none", 1.0), w)).unwrap();
     assert_eq!(none[1].labelled, [0, 10]);
     let stop = AtomicBool::new(false);
-    let watch = Watch { listener: &silent, stop: &stop };
+    let watch = Watch::new(&silent, &stop);
     let message = nst(&request("all", 0.5), watch).unwrap_err().to_string();
     assert!(message.contains("other settings"), "{message}");
     let message = nst(&request("odd", 1.5), watch).unwrap_err().to_string();
@@ -231,7 +231,7 @@ fn the_speech_grid_goes_on() {
         .confidence(0.0);
     let planned = || {
         let stop = AtomicBool::new(false);
-        plan(&request, Watch { listener: &silent, stop: &stop }).unwrap()
+        plan(&request, Watch::new(&silent, &stop)).unwrap()
     };
     assert_eq!((planned().done, planned().ahead.len()), (0, 6));
     let first = run(u64::MAX, |w| reproduce(&request, w)).unwrap();
@@ -325,7 +325,7 @@ fn speech_that_makes_no_sense_is_refused() {
         let mut request = request(&data, here.join("out"), attention);
         request.options.units = units;
         let stop = AtomicBool::new(false);
-        let message = train(&request, Watch { listener: &silent, stop: &stop }).unwrap_err();
+        let message = train(&request, Watch::new(&silent, &stop)).unwrap_err();
         assert!(!here.join("out").exists(), "something was written");
         message.to_string()
     };

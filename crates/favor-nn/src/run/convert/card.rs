@@ -30,16 +30,20 @@ pub(super) fn text(request: &ConvertRequest, found: &Converted) -> String {
     let mut out = format!(
         "---\nlibrary_name: transformers\ntags:\n- favor-sharp\n- linear-attention\n---\n\n\
          # {model} with attention in linear time\n\n\
-         Converted by `favor convert` from the exact model `{model}` to {kind} ({features}). The weights \
+         Converted from the exact model `{model}` to {kind} ({features}). The weights \
          expect this attention: opened without `favor_sharp.safetensors` the model is another one.\n\n\
          ```python\n\
          import favor_sharp.hf\n\
          from transformers import AutoModel\n\n\
          model = AutoModel.from_pretrained(folder)\n\
          favor_sharp.hf.load(model)\n\
-         ```\n\n\
-         `favor embed --model FOLDER` and `favor finetune --model FOLDER` open it as it is.\n\n\
-         ## What was done\n\n\
+         ```\n\n"
+    );
+    if let Some(note) = &request.card_note {
+        out += &format!("{note}\n\n");
+    }
+    out += &format!(
+        "## What was done\n\n\
          Shown: {source}; {} texts to learn from, {} held out, at most {} tokens each; seed {}.\n\n",
         found.texts[0], found.texts[1], request.options.length, request.options.seed
     );

@@ -3,11 +3,12 @@
 use super::options::ConvertRequest;
 use crate::batches::like_length;
 use crate::bert::Bert;
+use crate::layer::{LayerHeads, LayerOptions};
 use crate::text::{Batch, Encoded};
-use crate::{Attention, Error, Result};
+use crate::{Attention, Result};
 use burn::tensor::Tensor;
-use favor::learned::{Calibration, HeadReport, LearnOptions, LearnProgress, learn_maps};
-use favor::{FeatureMap, FeatureSpec, Kernel, fit_heads};
+use favor::FeatureMap;
+use favor::learned::{HeadReport, LearnOptions, LearnProgress};
 use std::sync::atomic::AtomicBool;
 
 /// Tokens, with padding, that maps are made from.
@@ -19,12 +20,6 @@ const LONGEST: f64 = 0.02;
 
 /// Texts that go through the model together.
 const BATCH: usize = 32;
-
-/// The part of the texts by which learning is watched.
-const HOLDOUT: f64 = 0.1;
-
-/// Queries, keys and values, which of them are no padding, and their shape.
-type Heads = ([Vec<f32>; 3], Vec<bool>, [usize; 4]);
 
 /// Texts on their way through the exact model, layer by layer.
 pub(super) struct Passage<'a> {
@@ -81,32 +76,15 @@ impl<'a> Passage<'a> {
         Ok(())
     }
 
-    /// Queries, keys and values of the layer, `[texts, heads, length, dim]`, and which of them are no padding.
-    fn heads(&self) -> Result<Heads> {
+    /// Queries, keys and values of the layer.
+    fn heads(&self) -> Result<LayerHeads> {
         let attention = &self.teacher.encoder.layers[self.layer].attention;
-        let [heads, dim] = attention.shape();
-        let shape = [self.texts(), heads, self.length, dim];
-        let mut all: [Vec<f32>; 3] = std::array::from_fn(|_| vec![0.0; shape.iter().product()]);
-        let mut visible = Vec::with_capacity(shape[0] * self.length);
-        let mut first = 0;
+        let mut heads = LayerHeads::new(self.texts(), self.length);
         for (state, batch) in self.states.iter().zip(&self.batches) {
             let x = state.clone();
-            let parts = attention.heads(x.clone(), x.clone(), x);
-            let length = batch.length();
-            for (out, part) in all.iter_mut().zip(parts) {
-                let unread = |e| Error::invalid("model", format!("heads cannot be read: {e:?}"));
-                let values = part.try_into_vec_as::<f32>().map_err(unread)?;
-                for (row, values) in values.chunks(length * dim).enumerate() {
-                    let start = (first * heads + row) * self.length * dim;
-                    out[start..start + values.len()].copy_from_slice(values);
-                }
-            }
-            for own in batch.lengths() {
-                visible.extend((0..self.length).map(|i| i < *own));
-            }
-            first += batch.len();
+            heads.push(attention.heads(x.clone(), x.clone(), x), batch.lengths())?;
         }
-        Ok((all, visible, shape))
+        Ok(heads)
     }
 }
 
@@ -118,25 +96,18 @@ pub(super) fn maps(
     stop: &AtomicBool,
     progress: &(dyn Fn(LearnProgress) + Sync),
 ) -> Result<(Vec<FeatureMap>, Option<Vec<HeadReport>>)> {
-    let ([q, k, v], visible, shape) = passage.heads()?;
-    let tensor = |x| favor::Tensor::new(x, shape);
-    let (q, k, v) = (tensor(&q)?, tensor(&k)?, tensor(&v)?);
-    let seed = request.options.seed.wrapping_add((passage.layer as u64) << 40);
-    let family = request.attention.family().unwrap_or(favor::Family::Balanced);
-    let spec = FeatureSpec::new(family, request.features).kernel(Kernel::attention(shape[3]));
-    let spec = spec.seed(seed);
+    let heads = passage.heads()?;
+    let layer = LayerOptions::new(request.attention, request.features);
+    let layer = layer.seed(request.options.seed).for_layer(passage.layer);
     if request.attention != Attention::Learned {
-        return Ok((fit_heads(spec, q, k, Some(&visible))?, None));
+        return Ok((heads.fit(&layer)?, None));
     }
     let options = LearnOptions::new()
         .exact(request.exact)
         .steps(steps as usize)
-        .holdout(HOLDOUT)
-        .seed(seed)
         .cancel(Some(stop))
         .progress(Some(progress));
-    let data = Calibration::new(q, k).values(Some(v)).mask(Some(&visible));
-    let heads = learn_maps(spec, data, &options)?;
+    let heads = heads.learn(&layer, &options)?;
     let reports = heads.iter().map(|head| head.report).collect();
     Ok((heads.into_iter().map(|head| head.map).collect(), Some(reports)))
 }

@@ -3,6 +3,7 @@
 use crate::attention::Attention;
 use crate::{Error, Result};
 use favor::ExactKeys;
+use favor::learned::LearnOptions;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,12 +67,12 @@ setters! { ConvertOptions {
 
 impl Default for ConvertOptions {
     fn default() -> Self {
-        Self {
-            learn: 800,
+        let options = Self {
+            learn: LearnOptions::STEPS as u64,
             repair: false,
-            maps: 150,
-            values: 150,
-            weights: 900,
+            maps: 0,
+            values: 0,
+            weights: 0,
             epochs: 3,
             batch: 16,
             length: 128,
@@ -80,7 +81,26 @@ impl Default for ConvertOptions {
             seed: 0,
             examples: None,
             budget: None,
-        }
+        };
+        options.steps(Self::STEPS)
+    }
+}
+
+impl ConvertOptions {
+    /// Steps towards the exact model, if none are asked for.
+    pub const STEPS: u64 = 1200;
+
+    /// So many steps towards the exact model: an eighth on maps, an eighth on values, the rest on all weights.
+    ///
+    /// ```
+    /// use favor_nn::run::ConvertOptions;
+    /// let options = ConvertOptions::default().steps(20);
+    /// assert_eq!((options.maps, options.values, options.weights), (2, 2, 16));
+    /// ```
+    #[must_use]
+    pub fn steps(self, steps: u64) -> Self {
+        let eighth = steps / 8;
+        self.maps(eighth).values(eighth).weights(steps - 2 * eighth)
     }
 }
 
@@ -109,6 +129,9 @@ pub struct ConvertRequest {
     pub keep_exact: usize,
     /// Switches the features off, so that the exact keys stand alone: a control.
     pub exact_alone: bool,
+    /// A paragraph for the card of the model, such as what else opens it.
+    #[serde(skip)]
+    pub card_note: Option<String>,
     /// How.
     pub options: ConvertOptions,
 }
@@ -124,6 +147,7 @@ setters! { ConvertRequest {
     layers: Option<Vec<usize>>,
     keep_exact: usize,
     exact_alone: bool,
+    card_note: Option<String>,
     options: ConvertOptions,
 } }
 
@@ -141,6 +165,7 @@ impl ConvertRequest {
             layers: None,
             keep_exact: 0,
             exact_alone: false,
+            card_note: None,
             options: ConvertOptions::default(),
         }
     }

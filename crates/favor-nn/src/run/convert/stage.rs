@@ -108,7 +108,7 @@ pub(super) fn run(
         let what = format!("{name} {}", tick.what);
         (watch.listener)(Tick { done: before + tick.done, total: of, what: &what });
     };
-    let watch = Watch { listener: &listener, ..watch };
+    let watch = watch.listener(&listener);
     let described = (name, steps, &work.request);
     let mut session = Session::start(trainer, &described, checkpoint, watch)?;
     log.looks.retain(|(step, _)| *step <= session.trainer().steps_made());
@@ -163,6 +163,7 @@ mod tests {
     use super::*;
     use crate::attention::Attention;
     use crate::layer::LayerOptions;
+    use crate::testing::generator;
     use crate::train::Model;
     use crate::{Error, store};
     use std::cell::RefCell;
@@ -189,7 +190,7 @@ mod tests {
         model.set_dropout(0.0, 0.0);
         let stop = AtomicBool::new(false);
         let listener = |tick: Tick<'_>| stop.store(tick.done == stop_after, Ordering::Relaxed);
-        let watch = Watch { listener: &listener, stop: &stop };
+        let watch = Watch::new(&listener, &stop);
         let seen = RefCell::new(Vec::new());
         // A stage that goes on has looked before: the log says how often.
         let before = work.read::<Log>("scripted.json")?.map_or(0, |log| log.looks.len());
@@ -210,6 +211,7 @@ mod tests {
 
     #[test]
     fn the_best_state_is_kept() {
+        let _held = generator();
         let folder = tempfile::tempdir().unwrap();
         let losses = [5.0, 4.0, 2.0, 3.0, 2.5, 2.0, 0.0];
         let (seen, kept, report) = scripted(folder.path(), &losses, u64::MAX).unwrap();

@@ -16,7 +16,7 @@ use crate::attention::Attention;
 use crate::layer::LayerOptions;
 use crate::task::{Glue, TextTask};
 use crate::{Error, Result};
-use favor::Family;
+use favor::{ExactKeys, Family};
 use favor_io::progress::Tick;
 use favor_io::write_atomically;
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,8 @@ setters! { GlueRequest {
 } }
 
 impl GlueRequest {
-    /// Table 1 of the paper and ours, with 64 features and three seeds.
+    /// Table 1 of the paper, with the balanced family and learned features beside it, these also with exact keys, and
+    /// the keys alone: 64 features and three seeds.
     pub fn new(
         model: impl Into<PathBuf>,
         data: impl Into<PathBuf>,
@@ -91,12 +92,16 @@ impl GlueRequest {
         let families = [Family::Pos, Family::Ge, Family::Sade, Family::Sde, Family::Balanced];
         let plain = [Attention::Exact, Attention::Elu, Attention::Relu];
         let attentions = plain.into_iter().chain(families.map(Attention::Features));
+        let attentions = attentions.chain([Attention::Learned]).map(Variant::from);
+        let exact = ExactKeys::NONE.near(4).routed(2, 4);
+        let keys =
+            [false, true].map(|alone| Variant { attention: Attention::Learned, exact, alone });
         Self {
             model: model.into(),
             data: data.into(),
             out: out.into(),
             tasks: vec![Glue::Cola, Glue::Mrpc, Glue::Rte, Glue::Stsb],
-            variants: attentions.chain([Attention::Learned]).map(Variant::from).collect(),
+            variants: attentions.chain(keys).collect(),
             features: vec![64],
             seeds: 3,
             tuning: TuningOptions::default(),
@@ -109,11 +114,16 @@ impl GlueRequest {
 }
 
 /// What a cell does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// Tries a rate and a number of epochs, by their places in the request, with exact attention.
-    Search(usize, usize),
+    /// Tries a rate and a number of epochs with exact attention.
+    Search {
+        /// The rate.
+        rate: f64,
+        /// The number of epochs.
+        epochs: u64,
+    },
     /// Replaces the attention and trains nothing: sentences of STS-B one by one.
     DropIn,
     /// Fine-tunes the exact model, and converts it unless the attention is exact.
@@ -177,7 +187,7 @@ impl GlueRequest {
     /// The task, or the part of its training set that a search looks at.
     fn task(&self, cell: &Cell) -> Result<TextTask> {
         let mut task = cell.task.read(&self.data.join("glue"))?;
-        if let How::Search(..) = cell.how {
+        if let How::Search { .. } = cell.how {
             task = task.truncated(Some(SEARCHED));
             let parts = std::mem::take(&mut task.train).into_iter().enumerate();
             let (dev, train): (Vec<_>, Vec<_>) =
@@ -191,19 +201,17 @@ impl GlueRequest {
     /// How the exact model of a cell is fine-tuned: as the search found best, or as it is to be tried.
     fn tuning_of(&self, cell: &Cell) -> Result<TuningOptions> {
         let (rate, epochs) = match cell.how {
-            How::Search(rate, epochs) => (rate, epochs),
-            _ if self.is_searched() => self.best(cell.task)?.unwrap_or((0, 0)),
-            _ => (0, 0),
+            How::Search { rate, epochs } => (rate, epochs),
+            _ => self.best(cell.task)?.unwrap_or((self.rates[0], self.epochs[0])),
         };
-        let options = self.tuning.rate(self.rates[rate]).epochs(self.epochs[epochs]);
-        Ok(options.seed(cell.seed))
+        Ok(self.tuning.rate(rate).epochs(epochs).seed(cell.seed))
     }
 
-    /// The places of rate and epochs with the best score of a search, once all of them were tried.
-    fn best(&self, task: Glue) -> Result<Option<(usize, usize)>> {
-        let mut best: Option<(f64, (usize, usize))> = None;
+    /// Rate and epochs with the best score of a search, once all of them were tried.
+    fn best(&self, task: Glue) -> Result<Option<(f64, u64)>> {
+        let mut best: Option<(f64, (f64, u64))> = None;
         for cell in self.searches(task) {
-            let (Some(kept), How::Search(rate, epochs)) = (grid::known(self, &cell)?, cell.how)
+            let (Some(kept), How::Search { rate, epochs }) = (grid::known(self, &cell)?, cell.how)
             else {
                 return Ok(None);
             };
@@ -211,18 +219,17 @@ impl GlueRequest {
                 best = Some((kept.found.score, (rate, epochs)));
             }
         }
-        Ok(best.map(|(_, places)| places))
+        Ok(best.map(|(_, tried)| tried))
     }
 
     fn searches(&self, task: Glue) -> Vec<Cell> {
         if !self.is_searched() {
             return vec![];
         }
-        let places =
-            (0..self.rates.len()).flat_map(|r| (0..self.epochs.len()).map(move |e| (r, e)));
+        let tried = |&rate| self.epochs.iter().map(move |&epochs| How::Search { rate, epochs });
         let variant = Variant::from(Attention::Exact);
-        let cell = |(r, e)| Cell { task, variant, features: 0, seed: 0, how: How::Search(r, e) };
-        places.map(cell).collect()
+        let cell = |how| Cell { task, variant, features: 0, seed: 0, how };
+        self.rates.iter().flat_map(tried).map(cell).collect()
     }
 
     fn teacher_folder(&self, cell: &Cell) -> PathBuf {
@@ -307,7 +314,7 @@ impl Grid for GlueRequest {
 
     fn phase(&self, cell: &Cell) -> usize {
         match cell.how {
-            How::Search(..) => 0,
+            How::Search { .. } => 0,
             How::Convert if cell.variant.attention == Attention::Exact => 1,
             How::DropIn => 1,
             // The exact model of the task and seed comes first.
@@ -329,7 +336,7 @@ impl Grid for GlueRequest {
         let Cell { task, variant, features, seed, how } = cell;
         let task = task.name();
         let name = match how {
-            How::Search(rate, epochs) => format!("{task}-search-{rate}-{epochs}.json"),
+            How::Search { rate, epochs } => format!("{task}-search-{rate}-{epochs}.json"),
             How::DropIn => format!("{task}-dropin-{variant}-{features}-{seed}.json"),
             How::Convert => format!("{task}-{variant}-{features}-{seed}.json"),
         };
@@ -342,9 +349,7 @@ impl Grid for GlueRequest {
             m => format!(", M = {m}"),
         };
         let what = match cell.how {
-            How::Search(rate, epochs) => {
-                format!("search: rate {}, {} epochs", self.rates[rate], self.epochs[epochs])
-            }
+            How::Search { rate, epochs } => format!("search: rate {rate}, {epochs} epochs"),
             _ => cell.variant.title(),
         };
         format!("{:13} {what}{features}", cell.column())
@@ -353,7 +358,7 @@ impl Grid for GlueRequest {
     fn time(&self, cell: &Cell) -> Result<Duration> {
         match cell.how {
             How::DropIn => Ok(DROP_IN),
-            How::Search(..) => self.time_tuning(cell),
+            How::Search { .. } => self.time_tuning(cell),
             How::Convert if cell.variant.attention == Attention::Exact => self.time_tuning(cell),
             How::Convert => estimate(&self.conversion(cell, self.model.clone())),
         }
@@ -369,7 +374,7 @@ impl Grid for GlueRequest {
                 (watch.listener)(Tick { done: 1, total: 1, what: "" });
                 Ok(score(found))
             }
-            How::Search(..) => {
+            How::Search { .. } => {
                 let exact = Some(LayerOptions::new(Attention::Exact, 1));
                 let options = self.tuning_of(cell)?;
                 let (tuning, trainer) = Tuning::new(&self.model, self.task(cell)?, exact, options)?;
@@ -401,11 +406,11 @@ impl Grid for GlueRequest {
 impl Cell {
     fn column(&self) -> String {
         let how = match self.how {
-            How::Search(..) => " search",
+            How::Search { .. } => " search",
             How::DropIn => " drop-in",
             How::Convert => "",
         };
-        format!("{}{how}", self.task)
+        format!("{}{how}", self.task.title())
     }
 }
 

@@ -21,7 +21,7 @@ impl GlueReport {
             let (name, metric, score) = (cell.column(), task.metric().title(), found.score);
             let replaced = found.replaced.map_or(String::new(), |r| format!("{r:.5}"));
             let variant = match how {
-                How::Search(rate, epochs) => format!("search-{rate}-{epochs}"),
+                How::Search { rate, epochs } => format!("search-{rate}-{epochs}"),
                 _ => variant.to_string(),
             };
             let _ = writeln!(
@@ -35,8 +35,10 @@ impl GlueReport {
     /// A table of means and spreads over seeds, in per cent: one row per attention, one column per task; in
     /// brackets before any weight was trained.
     pub fn to_markdown(&self) -> String {
-        let judged = || self.cells.iter().filter(|(c, ..)| !matches!(c.how, How::Search(..)));
-        let mut columns: Vec<(Glue, How)> = judged().map(|(c, ..)| (c.task, c.how)).collect();
+        let judged = || self.cells.iter().filter(|(c, ..)| !matches!(c.how, How::Search { .. }));
+        // A task, and whether models were converted for it; what is done without training comes first.
+        let column = |c: &Cell| (c.task, c.how == How::Convert);
+        let mut columns: Vec<(Glue, bool)> = judged().map(|(c, ..)| column(c)).collect();
         columns.sort();
         columns.dedup();
         let mut rows: Vec<(Variant, usize)> = Vec::new();
@@ -45,18 +47,17 @@ impl GlueReport {
                 rows.push((cell.variant, cell.features));
             }
         }
-        let title = |(task, how): &(Glue, How)| {
-            let how = if *how == How::DropIn { " drop-in" } else { "" };
-            format!("{task}{how} ({})", task.metric().title())
+        let title = |(task, converted): &(Glue, bool)| {
+            let how = if *converted { "" } else { " drop-in" };
+            format!("{}{how} ({})", task.title(), task.metric().title())
         };
         let heads: Vec<String> = columns.iter().map(title).collect();
         let mut out = format!("| attention | M | {} |\n", heads.join(" | "));
         let _ = writeln!(out, "|---|---|{}", "---|".repeat(columns.len()));
         for (variant, features) in rows {
-            let one = |&(task, how): &(Glue, How)| {
-                let same = |c: &Cell| {
-                    (c.task, c.how, c.variant, c.features) == (task, how, variant, features)
-                };
+            let one = |own: &(Glue, bool)| {
+                let same =
+                    |c: &Cell| (column(c), c.variant, c.features) == (*own, variant, features);
                 let found: Vec<Found> =
                     judged().filter(|(c, ..)| same(c)).map(|(_, found, _)| *found).collect();
                 let scores: Vec<f64> = found.iter().map(|f| f.score).collect();
