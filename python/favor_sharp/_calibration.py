@@ -24,7 +24,7 @@ from . import (
     maps_to_bytes,
     predicted_error,
 )
-from ._learn import LONGEST, Progress, most_sequences, told
+from ._learn import LONGEST, Progress, most_sequences, told, unless_quiet
 from ._native import note_from_bytes, write_atomically
 from ._sequences import Calls, collect
 from ._watch import Call, Watcher, run
@@ -36,6 +36,11 @@ FILE = "favor_sharp.safetensors"
 MAPS, EXACT, KEYS_EXACT = "favor_maps", "favor_exact_heads", "favor_exact_keys"
 # Attention without maps, by its name.
 KIND = "favor_kind"
+# What may be better than a learned map, by its name in a report.
+BETTER = {
+    "window": "an exact window alone is no worse at the same cost",
+    "exact": "exact attention takes no longer at this length",
+}
 # Queries and keys of each sampled sequence that a prediction looks at, and sequences of each layer.
 QUERIES, KEYS, SEQUENCES = 8, 128, 6
 
@@ -81,6 +86,9 @@ class Calibration:
             lines.append(
                 f"learned: mean error {100 * before:.0f} % before, {100 * after:.0f} % after"
             )
+            for way, why in BETTER.items():
+                if count := sum(report.recommended == way for report in learned):
+                    lines.append(f"for {count} of {len(learned)} heads {why}")
         layers: dict[str, list[Head]] = {}
         for head in self.heads:
             layers.setdefault(head.layer, []).append(head)
@@ -180,7 +188,9 @@ def calibrate(
     short_is_exact: keep sequences exact that are so short that features would be more work. Not in
         causal models, where a text would change its beginning by growing long.
     save: a file, or True for ``favor_sharp.safetensors`` in the model's own folder if it has one.
-    progress: what is told of the steps of learning, as in ``favor_sharp.learn_maps``.
+    quiet: print neither the report nor, unless asked for, the progress of learning.
+    progress: what is told of the steps of learning, as in ``favor_sharp.learn_maps``: by default a bar on
+        stderr if that is a terminal; False for none.
     """
     from . import hf
 
@@ -196,7 +206,8 @@ def calibrate(
         batches = _batches(model, texts, tokenizer, batch_size, longest if learn else None)
         if learn:
             how = kind | keys._asdict() | {"steps": steps}
-            made = _learned(model, list(batches), longest, how, progress)
+            tell = told(unless_quiet(progress, quiet))
+            made = _learned(model, list(batches), longest, how, tell)
         else:
             made = _fitted(model, batches, kind)
         if not made:
@@ -249,11 +260,10 @@ def _learned(
     batches: list[dict[str, Tensor]],
     longest: int,
     how: dict[str, Any],
-    progress: Progress,
+    tell: Any,
 ) -> list[_Made]:
     """Learned maps, and measured errors."""
     made: list[_Made] = []
-    tell = told(progress)
     for number, (module, calls, count) in enumerate(collect(model, batches, longest)):
         heads = _learn_layer(calls, how, _part(tell, number, count))
         reports = [head.report for head in heads]
@@ -274,7 +284,7 @@ def _part(tell: Any, number: int, count: int) -> Progress:
     """The progress of one layer as a part of the whole."""
     if tell is None:
         return None
-    return lambda done, total, loss: tell(number * total + done, count * total, loss)
+    return lambda done, total, last: tell(number * total + done, count * total, last)
 
 
 def _error(map: FeatureMap, layer: _Layer, head: int) -> float:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ._calibration import FILE, Calibration, _batches, _save, calibrate
-from ._learn import Progress
+from ._learn import Progress, unless_quiet
 from ._native import write_atomically
 
 # What the squared error of the last state counts, beside one for the mean over the layers.
@@ -72,6 +72,7 @@ def convert(
     out: a folder for the model and its maps, which ``favor_sharp.hf.load`` and ``favor embed`` open.
     features, near, global_keys, routed, learn_steps: as in ``calibrate(learn=True, steps=...)``.
     steps, rate: of the training of the weights; 0 steps leave them as they are.
+    progress: what is told of the steps of learning, as in ``calibrate``.
     """
     if steps < 0 or rate <= 0:
         raise ValueError(
@@ -100,7 +101,7 @@ def convert(
         short_is_exact=False,
         save=False,
         quiet=True,
-        progress=progress,
+        progress=unless_quiet(progress, quiet),
     )
     before = _error(model, teacher, held)
     made = _distil(model, teacher, (train, held), (steps, rate, seed)) if steps else 0

@@ -131,10 +131,7 @@ class DecodeLayer(CacheLayerMixin):
         keys: ExactKeys,
     ) -> Tensor:
         batch, heads, length, _ = q.shape
-        # Estimates of exact keys are subtracted from the sums. Where learned features overestimate them,
-        # float32 runs out of digits, and a state cannot start again from its tokens.
-        wide = v.dtype == torch.float64 or keys != ExactKeys()
-        dtype = torch.float64 if wide else torch.float32
+        dtype = torch.float64 if v.dtype == torch.float64 else torch.float32
         inputs = [x.detach().to("cpu", dtype) for x in (q, k, v)]
         if not self.states:
             name = str(dtype).removeprefix("torch.")

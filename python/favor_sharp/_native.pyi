@@ -42,6 +42,12 @@ COUPLINGS: tuple[str, ...]
 KERNEL_SHAPES: tuple[str, ...]
 """The name of every shape of the kernel that models with a head know."""
 
+REDRAW: int
+"""Training calls after which a layer draws its maps again, unless it is told otherwise."""
+
+KEEP: float
+"""What a training call keeps of the running average of statistics, unless it is told otherwise."""
+
 @final
 class Moments:
     """Weighted mean and covariance of a set of vectors; all that fitting needs to know of it."""
@@ -139,8 +145,8 @@ class FeatureMap:
         """None for a learned map."""
     @property
     def learned(self) -> dict[str, Any] | None:
-        """What a learned map was learned on, None for any other: ``sequences``, ``held_out``, ``steps``,
-        ``near``, ``global_keys``, ``routed``, ``causal``, ``seed``, ``kl_before``, ``kl_after``."""
+        """What a learned map was learned on, None for any other: ``sequences``, ``tokens``, ``held_out``,
+        ``steps``, ``near``, ``global_keys``, ``routed``, ``causal``, ``seed``, ``kl_before``, ``kl_after``."""
 
 def maps_to_bytes(maps: _Maps, *, note: str | None = None) -> bytes:
     """The maps as the bytes of one safetensors file, with a note in JSON under its checksum."""
@@ -197,7 +203,7 @@ class AdaptiveMaps:
         seed: int = 0,
         redraw: int | None = None,
         statistics: Literal["running", "calibrated", "batch", "sequence"] = "running",
-        keep: float = 0.9,
+        keep: float = KEEP,
     ) -> AdaptiveMaps: ...
     def training(
         self, q: ArrayLike, k: ArrayLike, *, key_mask: _Mask = None, causal: bool = False
@@ -244,8 +250,9 @@ def attention(
     """Attention by features, linear in the length; without maps exactly, in blocks.
 
     ``maps`` is one map, one per head, or one per sequence and head. ``exact_heads`` are computed exactly,
-    with the kernels of their maps: numbers of heads, or what ``choose_heads`` gave. ``kernel`` and
-    ``scale`` are for calls without maps, by default those of attention. ``key_mask`` is
+    with the kernels of their maps: numbers of heads, or what ``choose_heads`` gave, which has the keys
+    that learned maps were learned with too, unless the call says other ones. ``kernel`` and ``scale`` are
+    for calls without maps, by default those of attention. ``key_mask`` is
     ``[batch, keys]``, False at padding. ``offsets`` cut a batch of one into packed sequences. A query that
     sees no key gives zeros.
 
@@ -277,6 +284,18 @@ def attention_backward(
     """The gradients of ``attention`` with respect to q, k and v, given its output and the gradient of
     that."""
 
+def check_attention(
+    q: Sequence[int],
+    k: Sequence[int],
+    v: Sequence[int],
+    maps: _Maps,
+    *,
+    exact_heads: Sequence[int] | Sequence[Choice] = (),
+    causal: bool = False,
+) -> None:
+    """Refuses shapes ``[batch, heads, length, dim]`` that ``attention`` refuses, for code that computes the
+    same on another device."""
+
 @final
 class HeadReport:
     """What was measured for a head on held-out sequences. Errors are those of outputs, relative to the
@@ -292,8 +311,9 @@ class HeadReport:
     def exact_alone(self) -> float | None:
         """The error of the exact keys alone, if there are any."""
     @property
-    def window_alone(self) -> float:
-        """The error of an exact window alone that takes as many operations."""
+    def window_alone(self) -> float | None:
+        """The error of an exact window alone that takes as many operations; none unless there are as
+        many queries as keys."""
     @property
     def window(self) -> int:
         """The width of that window."""
@@ -305,7 +325,8 @@ class HeadReport:
         """The mean divergence of the weights of the start."""
     @property
     def kl_after(self) -> float:
-        """The same of the map that was kept."""
+        """The same of the map that was kept; if only the exact keys are kept, about 1000 times the weight
+        of all other keys."""
     @property
     def exact_keys(self) -> float:
         """Exact keys per query."""
@@ -313,6 +334,11 @@ class HeadReport:
     def kept(self) -> Literal["learned", "start", "exact_alone"]:
         """``"start"`` if learning made nothing better, ``"exact_alone"`` for a map whose features are
         switched off, because the exact keys are better without them."""
+    @property
+    def recommended(self) -> Literal["map", "window", "exact"]:
+        """What to use for the head: ``"window"`` if an exact window alone that takes as many operations is
+        no worse than the map, or if a window was kept without features; ``"exact"`` if exact attention takes
+        no longer at this length."""
 
 @final
 class LearnedHead:
@@ -370,7 +396,8 @@ def choose_heads(
     offsets: Sequence[int] | None = None,
 ) -> list[Choice]:
     """Decides for each head of each sequence: exact where that is no more work, or where the
-    predicted relative error of the output is above the tolerance."""
+    predicted relative error of the output is above the tolerance. The error of a learned map is
+    measured, with the exact keys it was learned with."""
 
 def break_even(queries: int, keys: int, *, causal: bool = False) -> float:
     """The number of features at which they cost as much as the exact kernel; with more, exact is no

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ._learn import MOST, most_sequences
 from ._watch import Call, Watcher, run
+from .torch._learnable import learnable
 
 # Bytes of the layers that are collected in one pass through the model, unless a single one has more.
 MEMORY = 2 << 30
@@ -34,15 +35,13 @@ class Calls:
 
     def add(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
         """Adds sequences, as long as there is room."""
-        everything = torch.ones(len(k), k.shape[2], dtype=torch.bool)
-        visible = (everything if mask is None else mask.cpu())[:, : self.longest]
         self.length = max(self.length, q.shape[2], k.shape[2])
-        rows = visible.any(1).nonzero()[: max(self.room, 0), 0]
-        if not len(rows):
+        *cut, visible = learnable(q, k, v, mask, self.longest, self.room)
+        if not len(visible):
             return
-        self.count += len(rows)
-        cut = [x[rows.to(x.device), :, : self.longest].to("cpu", torch.float16) for x in (q, k, v)]
-        self.parts.append((*(x.numpy() for x in cut), visible[rows].numpy()))
+        self.count += len(visible)
+        half = (x.to("cpu", torch.float16).numpy() for x in cut)
+        self.parts.append((*half, visible.numpy()))
 
     @property
     def room(self) -> int:

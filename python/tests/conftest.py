@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 # Some virtual machines promise matrix registers that then fault, inside torch's own bfloat16 products.
@@ -29,6 +30,7 @@ def python() -> list[str]:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     """What a test draws does not depend on the tests before it."""
+    np.random.seed(0)  # scikit-learn's own checks draw from it
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
 

@@ -1,6 +1,7 @@
 """The transformers layer, on small models with random weights and on the real MiniLM."""
 
 import copy
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -184,7 +185,7 @@ def test_memory_does_not_grow():
     for length in (5, 60):
         _, cache = in_pieces(model, tokens(1, 60)["input_ids"], [4, length])
         assert all(layer.keys is None and len(layer.states) == 1 for layer in cache.layers)
-        sizes.append({len(layer.states[0].to_bytes()) for layer in cache.layers})
+        sizes.append({layer.states[0].size_in_bytes for layer in cache.layers})
     assert sizes[0] == sizes[1]
 
 
@@ -470,6 +471,27 @@ def test_a_learned_calibration_is_kept(tmp_path, capsys):
     assert [(k.near, k.global_keys, tuple(k.routed)) for k in seen] == [(2, 1, (2, 2))] * 2
 
 
+@pytest.mark.parametrize(
+    ("options", "terminal", "shown"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"quiet": True}, True, False),
+        ({"quiet": True, "progress": True}, True, True),
+        ({"progress": False}, True, False),
+    ],
+)
+def test_learning_shows_its_progress_on_a_terminal(monkeypatch, capsys, options, terminal, shown):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    hf.calibrate(spiky(), texts(), **LEARN | {"steps": 4}, save=False, **options)
+    said = capsys.readouterr()
+    # The last line: eight heads.
+    assert ("] 32/32 steps, objective" in said.err) == shown
+    assert bool(said.out) != options.get("quiet", False)
+    hf.convert(spiky(), texts(), features=4, learn_steps=2, steps=0, **options)
+    assert ("/16 steps, objective" in capsys.readouterr().err) == shown
+
+
 def test_layers_are_collected_within_bounds(monkeypatch):
     """In one pass or one for each layer, and no more than so many sequences and tokens."""
     from favor_sharp import _learn, _sequences
@@ -514,6 +536,113 @@ def test_padding_is_not_learned_from():
     x = np.random.default_rng(0).standard_normal((10, 8))
     for a, b in zip(*found, strict=True):
         assert np.abs(a.log_features(x) - b.log_features(x)).max() < 0.05
+
+
+def learned_from(monkeypatch, model, batches):
+    """What each layer's maps are learned from, and the maps."""
+    from favor_sharp import _calibration
+
+    seen = []
+
+    def watch(*x, key_mask, **more):
+        seen.append((*x, key_mask))
+        return fs.learn_maps(*x, key_mask=key_mask, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_calibration, "learn_maps", watch)
+        calibrated_with(model, batches)
+    made = [m for own in maps_of(model) for m in fs.maps_from_bytes(own.numpy().tobytes())]
+    return seen, made
+
+
+def test_batches_of_different_lengths_are_one_padded_batch(monkeypatch):
+    short, long = tokens(4, 25, seed=30), tokens(4, 40, seed=31)
+    padded = {
+        name: torch.cat([torch.nn.functional.pad(short[name], (0, 15)), long[name]])
+        for name in short
+    }
+    padded["input_ids"][:4, 25:] = 7
+    (apart, maps), (together, wanted) = (
+        learned_from(monkeypatch, spiky(), batches) for batches in ([short, long], [padded])
+    )
+    assert len(apart) == len(together) == 2
+    for a, b in zip(apart, together, strict=True):
+        mask = a[3]
+        assert np.array_equal(mask, b[3]) and mask.sum(1).tolist() == [25] * 4 + [40] * 4
+        for x, y in zip(a[:3], b[:3], strict=True):
+            assert x.shape == y.shape == (8, 4, 40, 8) and x.dtype == np.float16
+            x, y = (z.transpose(0, 2, 1, 3)[mask].astype(float) for z in (x, y))
+            # Products of other shapes are rounded otherwise: float16 may then round the other way.
+            assert np.abs(x - y).max() <= 2.0**-10 * np.abs(y).max()
+    x = np.random.default_rng(0).standard_normal((10, 8))
+    for a, b in zip(maps, wanted, strict=True):
+        assert a.learned["sequences"] == b.learned["sequences"] == 6
+        assert np.abs(a.log_features(x) - b.log_features(x)).max() < 0.05
+
+
+def words_tokenizer():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = ["[PAD]", "[UNK]", *(f"w{n}" for n in range(2, 99))]
+    made = Tokenizer(models.WordLevel({w: n for n, w in enumerate(words)}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]"
+    )
+
+
+def test_learning_from_strings(monkeypatch):
+    """The same as from batches made by hand: long texts first, and of too many every so many."""
+    from favor_sharp import _learn, _sequences
+
+    tokenizer = words_tokenizer()
+    rng = np.random.default_rng(3)
+    strings = [
+        " ".join(f"w{n}" for n in rng.integers(10, 99, length))
+        for length in rng.integers(5, 41, 24)
+    ]
+    strings[0] = " ".join(f"w{n}" for n in range(10, 50))
+    for most, chosen in ((24, strings), (12, strings[::2])):
+        for place in (_learn, _sequences):
+            monkeypatch.setattr(place, "MOST", most * 40)
+        by_strings, by_hand = spiky(), spiky()
+        calibrated_with(by_strings, strings, tokenizer=tokenizer, batch_size=5)
+        order = sorted(chosen, key=len, reverse=True)
+        batches = [
+            dict(tokenizer(order[i : i + 5], return_tensors="pt", padding=True))
+            for i in range(0, len(order), 5)
+        ]
+        calibrated_with(by_hand, batches)
+        assert all(map(torch.equal, maps_of(by_strings), maps_of(by_hand)))
+        own = fs.maps_from_bytes(maps_of(by_strings)[0].numpy().tobytes())[0].learned
+        assert own["sequences"] + own["held_out"] == most
+
+
+def test_interrupted_learning_leaves_file_and_model_as_they_were(tmp_path):
+    class Enough(Exception):
+        pass
+
+    def stop(done, total, _):
+        # In the middle: of two layers the first is learned.
+        if 2 * done > total:
+            raise Enough
+
+    spiky().save_pretrained(tmp_path)
+    model = transformers.AutoModel.from_pretrained(tmp_path)
+    how = LEARN | {"quiet": True, "short_is_exact": False}
+    file = hf.calibrate(model, texts(), **how).file
+    before, wanted, maps = file.read_bytes(), states(model, **tokens()), maps_of(model)
+    for again in (model, transformers.AutoModel.from_pretrained(tmp_path)):
+        own = again.config._attn_implementation
+        with pytest.raises(Enough):
+            hf.calibrate(again, texts(seed=50), **how | {"features": 8}, progress=stop)
+        assert file.read_bytes() == before
+        assert {p.name for p in tmp_path.iterdir() if "favor" in p.name} == {file.name}
+        assert again.config._attn_implementation == own
+    assert all(a is b for a, b in zip(maps_of(model), maps, strict=True))
+    assert torch.equal(states(model, **tokens()), wanted)
+    hf.load(again)
+    assert torch.equal(states(again, **tokens()), wanted)
 
 
 def test_exact_keys_without_learning():

@@ -48,6 +48,7 @@ def test_learning_is_worth_it(keys):
         assert report.kl_after < 0.9 * report.kl_before
         assert (report.exact_alone is None) == (set(keys) <= {"causal"})
         assert report.uniform > 0 and report.window > 0 and report.window_alone > 0
+        assert report.recommended == ("map" if report.after < report.window_alone else "window")
     # And on data that nobody has seen.
     q, k, v = sequences(6, seed=9)
     exact = fs.exact_attention(q, k, v, causal=keys.get("causal", False))
@@ -63,6 +64,7 @@ def test_what_learning_says_of_a_map(learned):
     assert map.omega is None and map.family == "balanced" and map.features == 16
     from_ = map.learned
     assert from_["sequences"] == 9 and from_["held_out"] == 3 and 0 < from_["steps"] <= 120
+    assert from_["tokens"] == 9 * LENGTH
     assert (from_["near"], from_["global_keys"], from_["routed"]) == (2, 0, (2, 3))
     assert from_["kl_after"] == learned[0].report.kl_after and not from_["causal"]
     assert fs.fit_maps(*sequences()[:2], features=4)[0].learned is None
@@ -167,6 +169,27 @@ def test_progress():
     learn(*sequences(2), steps=2, progress=True)
 
 
+@pytest.mark.parametrize("outputs", [0.0, 1.0])
+def test_progress_tells_the_objective(outputs):
+    """Of one head, whose last step is its best: what was told last is the divergence that is reported, or
+    the square of the error."""
+    x = [y[:, :1] for y in sequences()]
+    told = []
+    (head,) = learn(*x, outputs=outputs, progress=lambda *now: told.append(now))
+    report = head.report
+    assert report.kept == "learned" and head.map.learned["steps"] == told[-1][1] == 120
+    wanted = report.after**2 if outputs else report.kl_after
+    assert told[-1][2] == pytest.approx(wanted, rel=1e-12)
+    assert abs(report.after**2 - report.kl_after) > 1e-3
+
+
+def test_the_bar_names_what_it_shows(capsys):
+    from favor_sharp import _learn
+
+    _learn._bar(30, 60, 0.25)
+    assert "30/60 steps, objective 0.2500" in capsys.readouterr().err
+
+
 def test_learning_can_be_interrupted(python):
     """Learning that would take days, and a thread that waits until it computes and then interrupts it."""
     program = """
@@ -205,11 +228,18 @@ os._exit(0)
     assert done.stdout.splitlines() == ["interrupted", "2"], done.stderr
 
 
+def ragged(x):
+    """Sequences of different lengths, as a list."""
+    return [x[0], x[1, :, :20]]
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
         (lambda q, k, v: learn(q.astype(int), k, v), TypeError, "int64"),
         (lambda q, k, v: learn(q, k[:, :1], v), ValueError, "do not fit"),
+        (lambda q, k, v: learn(ragged(q), ragged(k)), ValueError, "q: .*lengths.*pad"),
+        (lambda q, k, v: learn(q, ragged(k)), ValueError, "k: .*lengths.*pad"),
         (lambda q, k, v: learn(q, k, v[:, :, :5]), ValueError, "do not fit"),
         (lambda q, k, v: learn(q[:, :, :5], k, v, near=1), ValueError, "window"),
         (lambda q, k, v: learn(q[:, :, :5], k, v, causal=True), ValueError, "causal"),
@@ -237,6 +267,46 @@ def test_refusals_are_told(call, error, words):
         call(*sequences(4))
 
 
+def constant(x):
+    return np.full_like(x, 0.5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (lambda q, k, v: (constant(q), k, v), {"near": 2}),
+        (lambda q, k, v: (q, constant(k), v), {"routed": (2, 3)}),
+        (lambda q, k, v: (constant(q), constant(k), constant(v)), {"global_keys": 3}),
+        (lambda q, k, v: (q, k, v), {"near": LENGTH + 1}),
+        (lambda q, k, v: (q, k, v), {"near": 2**64 - 1}),
+        (lambda q, k, v: (q, k, v), {"routed": (2, LENGTH + 1)}),
+        (lambda q, k, v: (q, k, v), {"routed": (2, 2**64 - 1), "global_keys": 2**64 - 1}),
+        (lambda q, k, v: (q[:, :, :6], k[:, :, :6], v[:, :, :6]), {"near": 1, "routed": (4, 8)}),
+        (lambda q, k, v: (q[:, :, :1], k[:, :, :1], v[:, :, :1]), {"near": 3}),
+    ],
+)
+def test_odd_data_give_finite_figures(make, options, causal):
+    """Data that say little: constant ones, and fewer tokens than features, members or the window."""
+    x = make(*sequences(4))
+    heads = learn(*x, steps=5, causal=causal, **options)
+    for head in heads:
+        report = head.report
+        figures = report.before, report.after, report.uniform, report.kl_before, report.kl_after
+        assert np.isfinite(figures).all() and report.after <= report.before
+        assert np.isfinite(report.window_alone) and report.exact_keys <= x[1].shape[2]
+    maps = [head.map for head in heads]
+    assert np.isfinite(fs.attention(*x, maps, causal=causal, **options)).all()
+
+
+def test_a_learned_map_promises_no_error(learned):
+    """Its features do not estimate the kernel, so that no closed form holds."""
+    x = [y[0, 0] for y in sequences(1)]
+    assert fs.predicted_error(fs.fit_maps(*x[:2], features=4)[0], *x) > 0
+    with pytest.raises(ValueError, match="no variance in closed form; measure its error"):
+        fs.predicted_error(learned[0].map, *x)
+
+
 def test_maps_are_measured_on_other_data():
     keys = {"near": 2, "routed": (2, 3)}
     maps = [head.map for head in learn(*sequences(8), **keys)]
@@ -251,6 +321,26 @@ def test_maps_are_measured_on_other_data():
     assert all(head["error"] < 1e-5 for head in wide.heads)
     with pytest.raises(ValueError, match="maps"):
         fs.inspect_maps(maps[:1] * 5, *other)
+
+
+def test_cross_attention_has_no_window():
+    q, k, v = sequences()
+    for head in learn(q[:, :, :20], k, v, steps=5):
+        assert head.report.window_alone is None and head.report.recommended == "map"
+
+
+def test_heads_are_chosen_with_the_keys_of_their_maps(learned):
+    maps = [head.map for head in learned]
+    x = sequences(1, seed=9, dtype=np.float64)
+    exact, out = fs.exact_attention(*x), fs.attention(*x, maps, near=2, routed=(2, 3))
+    off = np.sqrt(((out - exact) ** 2).sum((0, 2, 3)) / (exact**2).sum((0, 2, 3)))
+    choices = fs.choose_heads(*x, maps, tolerance=10)
+    assert not any(choice.exact for choice in choices)
+    assert np.allclose([choice.predicted_error for choice in choices], off, rtol=1e-9)
+    # The choices bring these keys along; a call can say other ones.
+    assert np.array_equal(fs.attention(*x, maps, exact_heads=choices), out)
+    wide = fs.attention(*x, maps, near=LENGTH, exact_heads=choices)
+    assert np.abs(wide - exact).max() < 1e-9
 
 
 # ---- exact keys

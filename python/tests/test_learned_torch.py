@@ -2,6 +2,7 @@
 
 import copy
 import io
+import warnings
 
 import numpy as np
 import pytest
@@ -178,6 +179,56 @@ def test_what_a_module_learns_from(monkeypatch):
 
 
 @torch.no_grad()
+def test_sequences_of_padding_alone_are_left_out():
+    x = inputs(6)
+    padding = torch.zeros(6, 40, dtype=torch.bool)
+    padding[[0, 3]] = True
+    kept = x[[1, 2, 4, 5]]
+    found = []
+    for arguments in ((x, x, x, padding), (kept, kept, kept)):
+        net = module()
+        net.calibrate(*arguments, learn=True, steps=5)
+        found.append(unpack(net.maps))
+    assert found[0] == found[1] and found[0][0].learned["sequences"] == 3
+    # Padding as far as is learned from, and keys that are seen behind it.
+    late, hidden = inputs(2, 600), torch.zeros(2, 600, dtype=torch.bool)
+    hidden[:, :512] = True
+    with pytest.raises(ValueError, match="first 512 keys"):
+        net.calibrate(late, late, late, hidden, learn=True, steps=1)
+    assert unpack(net.maps) == found[1]
+
+
+class Enough(Exception):
+    """What ends learning."""
+
+
+def stop(*_):
+    raise Enough
+
+
+@torch.no_grad()
+def test_interrupted_learning_leaves_a_module_as_it_was():
+    x, other = inputs(), inputs(seed=8)
+    net, untouched = module(redraw=3), module(redraw=3)
+    for own in (net, untouched):
+        own.calibrate(x, x, x, learn=True, steps=20)
+        # The buffers learn of this call when they are taken away.
+        own(x, x, x)
+    buffers = net.maps.clone(), net.map_state.clone()
+    with pytest.raises(Enough):
+        net.calibrate(other, other, other, learn=True, steps=20, progress=stop)
+    assert all(map(torch.equal, (net.maps, net.map_state), buffers))
+    assert unpack(net.maps)[0].learned is not None and net.calls == 1
+    # The statistics too: what is drawn next is the same.
+    for own in (net, untouched):
+        for _ in range(3):
+            own(x, x, x)
+    assert unpack(net.maps)[0].learned is None
+    wanted = untouched.state_dict()
+    assert all(torch.equal(file, wanted[name]) for name, file in net.state_dict().items())
+
+
+@torch.no_grad()
 def test_learned_maps_are_kept():
     net, x = module().eval(), inputs()
     net.calibrate(x, x, x, learn=True, steps=20)
@@ -196,6 +247,39 @@ def test_learned_maps_are_kept():
     assert others.maps.shape == net.maps.shape
     others.maps.copy_(net.maps)
     assert torch.equal(others(x, x, x)[0], wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"near": 5}, r"near=3, .*routed=\(2, 3\) are used with near=5, global_keys=2"),
+        ({"global_keys": 0}, "global_keys=2.* are used with near=3, global_keys=0"),
+        ({"routed": None}, "are used with .*routed=None"),
+    ],
+)
+def test_maps_with_other_exact_keys_are_told(options, words):
+    net, x = module().eval(), inputs()
+    net.calibrate(x, x, x, learn=True, steps=2)
+    state = net.state_dict()
+    with pytest.warns(UserWarning, match=words):
+        module(**options).load_state_dict(state)
+    # As part of a model too.
+    model = torch.nn.Sequential(module(**options))
+    with pytest.warns(UserWarning, match=words):
+        model.load_state_dict(torch.nn.Sequential(net).state_dict())
+
+
+@torch.no_grad()
+def test_maps_with_their_own_exact_keys_are_not():
+    net, x = module().eval(), inputs()
+    drawn = net.state_dict()
+    net.calibrate(x, x, x, learn=True, steps=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        module(routed=[2, 3]).load_state_dict(net.state_dict())
+        # Those that were not learned fit any.
+        module(near=7).load_state_dict(drawn)
 
 
 def test_gradients_reach_the_weights():

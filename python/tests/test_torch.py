@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 import favor_sharp as fs  # noqa: E402
 from favor_sharp.torch import FavorAttention, favor_attention, fit_maps, pack, unpack  # noqa: E402
 from favor_sharp.torch._operator import attention as operator  # noqa: E402
+from favor_sharp.torch._plain import linear_attention  # noqa: E402
 
 SHAPE = (2, 3, 70, 8)
 
@@ -127,6 +128,19 @@ def test_masks_are_read_as_torch_reads_them(maps, mask):
         favor_attention(q, k, v, maps=maps, scale=1.0)
 
 
+@pytest.mark.parametrize("kind", ["elu", "relu", "mean"])
+def test_a_query_that_sees_no_key_gives_zeros(kind, mask):
+    x = tensors()
+    none = mask.clone()
+    none[1] = False
+    out = linear_attention(kind, *x, none, causal=False)
+    assert not out[1].any() and torch.equal(out[0], linear_attention(kind, *x, mask, False)[0])
+    # The mean of the values has no gradients for queries and keys.
+    gradients = torch.autograd.grad(out.square().sum(), x, allow_unused=kind == "mean")
+    assert gradients[2] is not None
+    assert all(gradient.isfinite().all() for gradient in gradients if gradient is not None)
+
+
 def test_axes_may_be_missing(maps):
     q, k, v = tensors()
     whole = favor_attention(q, k, v, maps=maps)
@@ -168,8 +182,25 @@ def test_exact_heads(maps, mask, implementation):
     padded = [torch.where(mask[:, None, :, None], x, torch.nan) for x in (k, v)]
     a, b = (favor_attention(q, *x, mask, exact_heads=[0], **options) for x in ((k, v), padded))
     assert torch.equal(a, b)
-    with pytest.raises(ValueError, match="3"):
+    with pytest.raises(ValueError, match="head 3 of 3"):
         favor_attention(q, k, v, exact_heads=[3], **options)
+
+
+@pytest.mark.parametrize("implementation", ["rust", "torch"])
+def test_shapes_that_do_not_fit_are_refused(maps, implementation):
+    q, k, v = tensors()
+    options = {"maps": maps, "implementation": implementation}
+    for x, more in (
+        ((q, k[:, :, 1:], v[:, :, 1:]), {"is_causal": True}),
+        ((q, k[:, :, 1:], v), {}),
+        ((q, k[:, :2], v[:, :2]), {}),
+        ((q, k[..., 1:], v), {}),
+        ((q[..., 1:], k[..., 1:], v), {}),
+        ((q[:, :2], k[:, :2], v[:, :2]), {}),
+        ((q, k[:, :, :0], v[:, :, :0]), {}),
+    ):
+        with pytest.raises(ValueError, match=r"do not fit|causal|map|empty"):
+            favor_attention(*x, **more, **options)
 
 
 @pytest.mark.parametrize("implementation", ["rust", "torch"])

@@ -79,7 +79,7 @@ impl AdaptiveMaps {
     #[pyo3(signature = (heads, dim, *, features=Unsigned(256), family=Named(Family::Balanced),
                         kernel=KernelName::Attention, scale=1.0,
                         coupling=Named(Coupling::Orthogonal), seed=Unsigned(0), redraw=None,
-                        statistics="running", keep=0.9))]
+                        statistics="running", keep=MapPolicy::KEEP))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         heads: Unsigned,

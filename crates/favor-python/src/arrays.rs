@@ -82,7 +82,14 @@ pub(crate) fn array<'py>(
     if let Ok(array) = value.cast::<PyUntypedArray>() {
         return Ok(array.clone());
     }
-    let made = value.py().import("numpy")?.call_method1("asarray", (value,))?;
+    let made = value.py().import("numpy")?.call_method1("asarray", (value,));
+    let made = made.map_err(|error| match error.value(value.py()).to_string() {
+        // NumPy says neither which argument it was nor what to do.
+        told if told.contains("inhomogeneous shape") => errors::value(format!(
+            "{name}: parts of different lengths make no array; pad them to one length"
+        )),
+        _ => error,
+    })?;
     made.cast_into::<PyUntypedArray>().map_err(|_| errors::kind(format!("{name} is no array")))
 }
 

@@ -3,9 +3,10 @@
 
 use crate::arguments::{KernelName, Maps, Routed, Unsigned, exact_keys};
 use crate::arrays::{Fresh, KeyMask, give, tensors};
+use crate::errors;
 use crate::owned::{ExactHeads, OwnedMethod, OwnedOptions};
 use crate::run::run;
-use favor::Qkv;
+use favor::{AttentionOptions, ExactKeys, Qkv};
 use pyo3::prelude::*;
 
 /// The shape of the output: that of the queries with the values' dimension.
@@ -15,6 +16,23 @@ pub(crate) fn output_shape(q: &[usize], v: &[usize]) -> Vec<usize> {
         *last = *dim;
     }
     shape
+}
+
+/// Refuses what `attention` refuses, for code that computes the same on another device: shapes
+/// `[batch, heads, length, dim]` that do not fit one another, the maps or the exact heads.
+#[pyfunction]
+#[pyo3(signature = (q, k, v, maps, *, exact_heads=None, causal=false))]
+pub(crate) fn check_attention(
+    q: [usize; 4],
+    k: [usize; 4],
+    v: [usize; 4],
+    maps: Maps,
+    exact_heads: Option<ExactHeads>,
+    causal: bool,
+) -> PyResult<()> {
+    let method = OwnedMethod::new(Some(maps), exact_heads, ExactKeys::NONE, (None, None), &q)?;
+    let options = AttentionOptions::new().causal(causal);
+    method.borrow().check([q, k, v], &options).map_err(errors::library)
 }
 
 /// Attention by the features of maps, or exactly without maps.

@@ -15,8 +15,8 @@ use pyo3::prelude::*;
 pub(crate) struct Choice(favor::Choice);
 
 impl Choice {
-    pub(crate) fn is_exact(&self) -> bool {
-        self.0.is_exact()
+    pub(crate) fn exact_keys(&self) -> favor::ExactKeys {
+        self.0.exact_keys()
     }
 }
 
@@ -25,14 +25,14 @@ impl Choice {
     /// Whether the head is computed exactly.
     #[getter]
     fn exact(&self) -> bool {
-        self.is_exact()
+        self.0.is_exact()
     }
 
     /// The predicted relative error of the output by features, where it was looked at.
     #[getter]
     fn predicted_error(&self) -> Option<f64> {
         match self.0 {
-            favor::Choice::Features { predicted_error }
+            favor::Choice::Features { predicted_error, .. }
             | favor::Choice::ExactIsNeeded { predicted_error } => Some(predicted_error),
             favor::Choice::ExactIsShort => None,
         }

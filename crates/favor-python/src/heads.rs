@@ -4,7 +4,7 @@ use crate::arguments::Unsigned;
 use crate::arrays::{self, Array, give, give_matrix, rows};
 use crate::errors;
 use crate::run::run;
-use favor::learn::{self, Basis, HeadKind, HeadOptions, KernelShape, Known};
+use favor::learn::{self, Basis, HeadOptions, KernelShape, Known, LogisticOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Arc;
@@ -59,15 +59,6 @@ where
     }
 }
 
-fn head_kind(name: &str) -> PyResult<HeadKind> {
-    match name {
-        "ridge" => Ok(HeadKind::Ridge),
-        "gp" => Ok(HeadKind::Gp),
-        "logistic" => Ok(HeadKind::Logistic),
-        _ => Err(errors::value(format!("head: '{name}' is none of ridge, gp, logistic"))),
-    }
-}
-
 #[pymethods]
 impl HeadModel {
     /// Fits a model to rows; one axis of class indices, or two axes of numbers, are the targets.
@@ -75,8 +66,9 @@ impl HeadModel {
     #[pyo3(signature = (rows, targets, weights=None, *, head, classes=None, basis="nystrom",
                         kernel="gaussian", features=Unsigned(256), bandwidth=None, penalty=None,
                         metric=false, standardise=true, linear=false, folds=Unsigned(4),
-                        sample=Unsigned(4096), seed=Unsigned(0), tolerance=1e-5,
-                        passes=Unsigned(50)))]
+                        sample=Unsigned(4096), seed=Unsigned(0),
+                        tolerance=LogisticOptions::TOLERANCE,
+                        passes=Unsigned(LogisticOptions::PASSES as u64)))]
     #[allow(clippy::too_many_arguments)]
     fn fit(
         py: Python<'_>,
@@ -100,11 +92,13 @@ impl HeadModel {
         passes: Unsigned,
     ) -> PyResult<Self> {
         let all: Vec<Basis> = HeadOptions::default().auto().bases;
-        let mut options = HeadOptions::default()
-            .head(head_kind(head)?)
+        let options = HeadOptions::default()
+            .head(head.parse().map_err(errors::library)?)
             .bases(listed(basis, &all)?)
             .shapes(listed(kernel, &KernelShape::ALL)?)
             .features(features.count())
+            .bandwidth(bandwidth)
+            .penalty(penalty)
             .metric(metric)
             .standardise(standardise)
             .linear(linear)
@@ -113,7 +107,6 @@ impl HeadModel {
             .seed(seed.0)
             .tolerance(tolerance)
             .passes(passes.count());
-        (options.bandwidth, options.penalty) = (bandwidth, penalty);
         let (targets, weights) = (Targets::read(targets)?, read_weights(weights)?);
         let classes = classes.map(Unsigned::count);
         let model = rows!(|T, rows| {

@@ -16,13 +16,14 @@ pub(crate) struct HeadReport {
     before: f64,
     after: f64,
     exact_alone: Option<f64>,
-    window_alone: f64,
+    window_alone: Option<f64>,
     window: usize,
     uniform: f64,
     kl_before: f64,
     kl_after: f64,
     exact_keys: f64,
     kept: &'static str,
+    recommended: &'static str,
 }
 
 #[pymethods]
@@ -46,6 +47,7 @@ impl From<favor::learned::HeadReport> for HeadReport {
             kl_after: report.kl_after,
             exact_keys: report.exact_keys,
             kept: report.kept.name(),
+            recommended: report.recommended.name(),
         }
     }
 }
@@ -72,7 +74,8 @@ impl LearnedHead {
 #[pyo3(signature = (q, k, v=None, *, features=Unsigned(64), near=Unsigned(0),
                     global_keys=Unsigned(0), routed=None, causal=false, key_mask=None,
                     family=Named(Family::Balanced), kernel=KernelName::Attention, scale=1.0,
-                    coupling=Named(Coupling::Orthogonal), steps=Unsigned(800), batch=None,
+                    coupling=Named(Coupling::Orthogonal),
+                    steps=Unsigned(LearnOptions::STEPS as u64), batch=None,
                     rate=None, outputs=None, pull=0.0, holdout=0.25, seed=Unsigned(0), threads=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn learn_maps(

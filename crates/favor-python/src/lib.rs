@@ -26,7 +26,7 @@ mod _native {
     #[pymodule_export]
     use crate::adapt::{AdaptiveMaps, fit_maps};
     #[pymodule_export]
-    use crate::attention::{attention, attention_backward};
+    use crate::attention::{attention, attention_backward, check_attention};
     #[pymodule_export]
     use crate::choices::{Choice, break_even, choose_heads, predicted_error};
     #[pymodule_export]
@@ -49,7 +49,7 @@ mod _native {
     use crate::run::_panic;
     #[pymodule_export]
     use crate::sums::KeySums;
-    use favor::{Coupling, Family};
+    use favor::{Coupling, Family, MapPolicy};
     use pyo3::prelude::*;
     use pyo3::types::PyTuple;
 
@@ -61,6 +61,8 @@ mod _native {
         module.add("COUPLINGS", PyTuple::new(py, Coupling::ALL.map(Coupling::name))?)?;
         let shapes = favor::learn::KernelShape::ALL.map(favor::learn::KernelShape::name);
         module.add("KERNEL_SHAPES", PyTuple::new(py, shapes)?)?;
+        module.add("REDRAW", MapPolicy::REDRAW)?;
+        module.add("KEEP", MapPolicy::KEEP)?;
         module.add("BFLOAT16", crate::number::bfloat16(py)?)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

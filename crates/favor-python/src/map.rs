@@ -238,6 +238,7 @@ impl FeatureMap {
         let exact = from.exact;
         let out = PyDict::new(py);
         out.set_item("sequences", from.sequences)?;
+        out.set_item("tokens", from.tokens)?;
         out.set_item("held_out", from.held_out)?;
         out.set_item("steps", from.steps)?;
         out.set_item("near", exact.near)?;

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 /// The heads to compute exactly: their numbers, or what was chosen for each head of each sequence.
 pub(crate) enum ExactHeads {
     Numbers(Vec<usize>),
-    Chosen(Vec<bool>),
+    Chosen(Vec<ExactKeys>),
 }
 
 impl<'a, 'py> FromPyObject<'a, 'py> for ExactHeads {
@@ -22,7 +22,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for ExactHeads {
         let items: PyResult<Vec<_>> = value.try_iter().map_err(|_| wrong())?.collect();
         let items = items?;
         if items.first().is_some_and(|first| first.is_instance_of::<Choice>()) {
-            let chosen = items.iter().map(|c| c.cast::<Choice>().map(|c| c.get().is_exact()));
+            let chosen = items.iter().map(|c| c.cast::<Choice>().map(|c| c.get().exact_keys()));
             return Ok(Self::Chosen(chosen.collect::<Result<_, _>>().map_err(|_| wrong())?));
         }
         let numbers = items.iter().map(|n| n.extract::<Unsigned>().map(Unsigned::count));
@@ -49,16 +49,19 @@ impl OwnedMethod {
         let (heads, dim) = heads(queries);
         let exact = match exact {
             None => vec![],
-            Some(ExactHeads::Chosen(exact)) => exact,
+            // The keys of the call replace those that learned maps come with.
+            Some(ExactHeads::Chosen(chosen)) if keys.is_none() => chosen,
+            Some(ExactHeads::Chosen(chosen)) => {
+                chosen.into_iter().map(|own| if own.is_all() { own } else { keys }).collect()
+            }
             Some(ExactHeads::Numbers(numbers)) => {
                 if let Some(n) = numbers.iter().find(|n| **n >= heads) {
                     return Err(errors::value(format!("exact_heads: head {n} of {heads}")));
                 }
-                let flags = (0..heads).map(|h| numbers.contains(&h));
-                if numbers.is_empty() { vec![] } else { flags.collect() }
+                let keys_of = |h| if numbers.contains(&h) { ExactKeys::ALL } else { keys };
+                if numbers.is_empty() { vec![] } else { (0..heads).map(keys_of).collect() }
             }
         };
-        let keys_of = |all: bool| if all { ExactKeys::ALL } else { keys };
         match maps {
             None if !keys.is_none() => {
                 Err(errors::value("near, global_keys, routed: without maps every key is exact"))
@@ -75,9 +78,7 @@ impl OwnedMethod {
             }
             Some(Maps(maps)) if exact.is_empty() && keys.is_none() => Ok(Self::Features(maps)),
             Some(Maps(maps)) if exact.is_empty() => Ok(Self::Hybrid { maps, exact: vec![keys] }),
-            Some(Maps(maps)) => {
-                Ok(Self::Hybrid { maps, exact: exact.into_iter().map(keys_of).collect() })
-            }
+            Some(Maps(maps)) => Ok(Self::Hybrid { maps, exact }),
         }
     }
 

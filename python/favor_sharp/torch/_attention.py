@@ -16,6 +16,9 @@ from ._plain import plain_attention
 
 Implementation = Literal["auto", "rust", "torch"]
 
+# An additive mask hides what is no more than this: as good as −∞, also where −∞ is written as a number.
+HIDDEN = -1e4
+
 
 class ExactKeys(NamedTuple):
     """The keys that are exact beside the features."""
@@ -30,7 +33,7 @@ def exact_keys(near: int, global_keys: int, routed: Any) -> ExactKeys:
     is_pair = isinstance(routed, (tuple, list)) and len(routed) == 2
     if routed is not None and not (is_pair and all(isinstance(n, int) for n in routed)):
         raise TypeError("routed: a pair (slots, members) of integers is needed")
-    return ExactKeys(near, global_keys, routed)
+    return ExactKeys(near, global_keys, None if routed is None else tuple(routed))
 
 
 def favor_attention(
@@ -133,8 +136,7 @@ def key_mask(mask: Tensor | None, batch: int, keys: int) -> Tensor | None:
     if mask.dtype != torch.bool:
         if not mask.is_floating_point():
             raise TypeError(f"attn_mask holds {mask.dtype}; bool or floating numbers are needed")
-        # An additive mask: nothing, or as good as −∞.
-        mask = mask > -1e4
+        mask = mask > HIDDEN
     if mask.dim() > 2:
         one = all(mask.shape[i] == 1 or mask.stride(i) == 0 for i in range(1, mask.dim() - 1))
         if not one:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .. import AdaptiveMaps, HeadReport, learn_maps
+from .. import AdaptiveMaps, FeatureMap, HeadReport, LearnedHead, learn_maps
 from .._learn import LONGEST, Progress, most_sequences
-from ._attention import Implementation, attend, exact_keys
-from ._maps import HEADER, contents, file_tensor, header, pack
+from .._native import KEEP, REDRAW
+from ._attention import HIDDEN, ExactKeys, Implementation, attend, exact_keys
+from ._learnable import learnable
+from ._maps import HEADER, contents, file_tensor, header, pack, unpack
 from ._operator import to_array
 
 BUFFERS = ("maps", "map_state")
@@ -31,7 +34,7 @@ class FavorAttention(nn.Module):
     this is in buffers, as the bytes of files: what they hold decides, whoever wrote it.
 
     ``near``, ``global_keys`` and ``routed`` are keys that are exact, as in ``favor_sharp.attention``; they are
-    not in the buffers. On the CPU only.
+    not in the buffers. On the CPU only. Loading maps that were learned with others gives a warning.
     """
 
     # torch's TransformerEncoderLayer computes exact attention itself, without a call of this module,
@@ -63,8 +66,8 @@ class FavorAttention(nn.Module):
         family: str = "balanced",
         coupling: str = "orthogonal",
         seed: int = 0,
-        redraw: int | None = 1000,
-        keep: float = 0.9,
+        redraw: int | None = REDRAW,
+        keep: float = KEEP,
         near: int = 0,
         global_keys: int = 0,
         routed: tuple[int, int] | None = None,
@@ -191,8 +194,9 @@ class FavorAttention(nn.Module):
 
         With ``learn`` the maps are then learned, for the module's own exact keys and for causal calls or
         others, and what each is worth is returned. They are learned from the first 512 tokens of a
-        sequence and from at most 131072 tokens in all. The next draw in training mode replaces them;
-        ``redraw=None`` keeps them. ``steps`` and ``progress`` are those of ``favor_sharp.learn_maps``.
+        sequence and from at most 131072 tokens in all; sequences that are padding alone are left out. The
+        next draw in training mode replaces them; ``redraw=None`` keeps them. ``steps`` and ``progress``
+        are those of ``favor_sharp.learn_maps``. A call that is interrupted changes nothing.
         """
         if not self.batch_first:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
@@ -200,33 +204,46 @@ class FavorAttention(nn.Module):
         mask = None if key_padding_mask is None else _visible(key_padding_mask)
         if mask is not None and not bool(mask.any()):
             raise ValueError("key_padding_mask: every key is padding; at least one must be seen")
-        adaptive = self._adaptive()
+        # A copy: what interrupts the call leaves the module as it was.
+        adaptive = AdaptiveMaps.from_bytes(self._adaptive().to_bytes())
         adaptive.calibrate(to_array(q), to_array(k), key_mask=to_array(mask))
         adaptive.end_calibration()
+        heads: list[LearnedHead] = []
+        if learn:
+            how = {"causal": is_causal, "steps": steps, "progress": progress}
+            heads = self._learn(adaptive.maps()[0], (q, k, v), mask, **how)
+            adaptive.set_maps([head.map for head in heads])
         self._write(adaptive)
-        if not learn:
-            return []
-        first = adaptive.maps()[0]
+        return [head.report for head in heads]
+
+    def _learn(
+        self,
+        start: FeatureMap,
+        call: tuple[Tensor, Tensor, Tensor],
+        mask: Tensor | None,
+        **how: Any,
+    ) -> list[LearnedHead]:
+        """Maps for what a call shows, from one like the start on."""
+        q, k, _ = call
         most = most_sequences(max(q.shape[2], k.shape[2]), LONGEST)
-        cut = [to_array(x[:most, :, :LONGEST]) for x in (q, k, v)]
-        heads = learn_maps(
-            *cut,
-            features=first.features,
+        *arrays, visible = map(to_array, learnable(*call, mask, LONGEST, most))
+        if not len(visible):
+            raise ValueError(
+                f"key_padding_mask: the first {LONGEST} keys of every sequence are padding"
+            )
+        return learn_maps(
+            *arrays,
+            features=start.features,
             near=self.near,
             global_keys=self.global_keys,
             routed=self.routed,
-            causal=is_causal,
-            key_mask=None if mask is None else to_array(mask[:most, :LONGEST]),
-            family=first.family,
-            coupling=first.coupling,
-            steps=steps,
-            seed=first.seed,
+            key_mask=None if mask is None else visible,
+            family=start.family,
+            coupling=start.coupling,
+            seed=start.seed,
             threads=torch.get_num_threads(),
-            progress=progress,
+            **how,
         )
-        adaptive.set_maps([head.map for head in heads])
-        self._write(adaptive)
-        return [head.report for head in heads]
 
     # torch.compile calls this as it is; the rest of a call is traced.
     @torch.compiler.disable
@@ -290,6 +307,27 @@ class FavorAttention(nn.Module):
             if isinstance(file, Tensor) and file.dtype == torch.uint8:
                 setattr(self, name, torch.empty_like(file, device=self.maps.device))
         super()._load_from_state_dict(state_dict, prefix, *more)
+        if prefix + "maps" in state_dict and self.maps.device.type != "meta":
+            _compare(self.maps, exact_keys(self.near, self.global_keys, self.routed))
+
+
+def _compare(maps: Tensor, keys: ExactKeys) -> None:
+    """Warns of maps that were learned beside other exact keys."""
+    for learned in (map.learned for map in unpack(maps)):
+        if learned is None:
+            continue
+        own = ExactKeys(*(learned[name] for name in ExactKeys._fields))
+        if own != keys:
+            warnings.warn(
+                f"maps learned with {_words(own)} are used with {_words(keys)}; they are most accurate with "
+                "the exact keys they were learned with: give these to FavorAttention, or learn again",
+                stacklevel=2,
+            )
+            return
+
+
+def _words(keys: ExactKeys) -> str:
+    return ", ".join(f"{name}={value}" for name, value in keys._asdict().items())
 
 
 def _visible(padding: Tensor) -> Tensor:
@@ -298,13 +336,13 @@ def _visible(padding: Tensor) -> Tensor:
         return ~padding
     if not padding.is_floating_point():
         raise TypeError(f"key_padding_mask holds {padding.dtype}; bool is needed")
-    return padding > -1e4
+    return padding > HIDDEN
 
 
 @torch.compiler.disable
 def _check_causal(mask: Tensor) -> bool:
     """True for a causal mask; every other hides pairs, which features cannot."""
-    hidden = mask if mask.dtype == torch.bool else mask <= -1e4
+    hidden = mask if mask.dtype == torch.bool else mask <= HIDDEN
     rows, columns = mask.shape[-2:]
     if not hidden.any():
         return False

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from .. import FeatureMap, _native
 from ._maps import Recent, header, unpack
 
 # Queries and keys of a causal step that meet one by one.
@@ -28,24 +29,29 @@ class Side(NamedTuple):
     scale: Tensor
 
 
-_recent: Recent[tuple[Side, Side]] = Recent(64)
+_recent: Recent[tuple[list[FeatureMap], Side, Side]] = Recent(64)
 
 
 # torch.compile calls this as it is.
 @torch.compiler.disable
-def sides(maps: Tensor, q: Tensor, dtype: torch.dtype) -> tuple[Side, Side]:
-    """The two sides of the maps, with leading axes that go with ``[batch, heads]``."""
-    key = header(maps), q.device, dtype
-    query, keys = _recent.get(key, lambda: _sides(maps, q.device, dtype))
+def sides(
+    maps: Tensor, qkv: Sequence[Tensor], causal: bool, exact_heads: Sequence[int]
+) -> tuple[Side, Side]:
+    """The two sides of the maps, with leading axes that go with ``[batch, heads]``. Refuses what the engine
+    refuses."""
+    q = qkv[0]
+    key = header(maps), q.device, q.dtype
+    made, query, keys = _recent.get(key, lambda: _sides(maps, q.device, q.dtype))
+    of_q, of_k, of_v = (tuple(x.shape) for x in qkv)
+    _native.check_attention(of_q, of_k, of_v, made, exact_heads=exact_heads, causal=causal)
     batch, heads = q.shape[:2]
-    count = len(query.scale)
-    lead = {1: (1, 1), heads: (1, heads), batch * heads: (batch, heads)}.get(count)
-    if lead is None:
-        raise ValueError(f"maps: {count} maps for a batch of {batch} and {heads} heads")
+    lead = {1: (1, 1), heads: (1, heads), batch * heads: (batch, heads)}[len(made)]
     return Side(*(x.unflatten(0, lead) for x in query)), Side(*(x.unflatten(0, lead) for x in keys))
 
 
-def _sides(maps: Tensor, device: torch.device, dtype: torch.dtype) -> tuple[Side, Side]:
+def _sides(
+    maps: Tensor, device: torch.device, dtype: torch.dtype
+) -> tuple[list[FeatureMap], Side, Side]:
     made = unpack(maps)
 
     def side(which: Literal["query", "key"]) -> Side:
@@ -55,7 +61,7 @@ def _sides(maps: Tensor, device: torch.device, dtype: torch.dtype) -> tuple[Side
 
     # Calls with gradients may use them later.
     with torch.inference_mode(False):
-        return side("query"), side("key")
+        return made, side("query"), side("key")
 
 
 def log_features(side: Side, x: Tensor, row_term: bool) -> Tensor:
@@ -84,16 +90,14 @@ def plain_attention(
     given = v.dtype
     dtype = torch.float64 if given == torch.float64 else torch.float32
     q, k, v = (x.to(dtype) for x in (q, k, v))
+    both = sides(maps, (q, k, v), causal, exact_heads)
     if key_mask is not None:
         # Padding may hold anything, and 0 · NaN is NaN.
         visible = key_mask[:, None, :, None]
         k, v = (torch.where(visible, x, x.new_zeros(())) for x in (k, v))
-    both = sides(maps, q, dtype)
     if not exact_heads:
         return by_features(q, k, v, both, key_mask, causal).to(given)
     every, numbers = range(q.shape[1]), set(exact_heads)
-    if not numbers <= set(every):
-        raise ValueError(f"exact_heads: {sorted(numbers)} of {len(every)} heads")
     exact, rest = ([h for h in every if (h in numbers) == wanted] for wanted in (True, False))
     out = q.new_empty(*q.shape[:-1], v.shape[-1])
     for heads, attend in ((exact, exactly), (rest, by_features)):
@@ -213,7 +217,7 @@ def causal_sums(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     return torch.cat(out, -2)
 
 
-# ε of the ReLU features.
+# ε of the ReLU features: that of favor-nn, which the wheel does not contain.
 RELU_EPSILON = 1e-3
 
 
@@ -221,7 +225,7 @@ def linear_attention(
     kind: str, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, causal: bool
 ) -> Tensor:
     """Attention by features that estimate no softmax: ``elu(x) + 1``, ``relu(x) + ε``, or 1, which gives the
-    plain mean of the values."""
+    plain mean of the values. A query that sees no key gives zeros."""
     if kind not in ("elu", "relu", "mean"):
         known = "'elu', 'relu' and 'mean' are known"
         raise ValueError(f"favor_sharp: attention of the kind {kind!r}; {known}")
@@ -238,4 +242,4 @@ def linear_attention(
         hidden = ~key_mask[:, None, :, None]
         keys, v = keys.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
     total = queries @ keys.sum(2, keepdim=True).transpose(2, 3)
-    return queries @ (keys.transpose(2, 3) @ v) / total
+    return ratio(queries @ (keys.transpose(2, 3) @ v), total)
