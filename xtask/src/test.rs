@@ -33,6 +33,9 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
 /// The tests of the workspace. What needs Python's packages gets them first: a server that speaks the
 /// protocol of S3, and a pretrained model.
 fn rust(steps: &mut Steps, skips: &Skips) -> Outcome {
+    for (test, reason) in workspace::tests_not_run()? {
+        skips.add(&test, reason)?;
+    }
     let store = steps.run("object store", store::environment)?;
     let packages = steps.run("python packages", wheel::packages)?;
     let whole = workspace::whole()?;

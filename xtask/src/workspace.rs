@@ -1,5 +1,6 @@
 //! What cargo knows of the workspace and its dependencies.
 
+use crate::places;
 use crate::step::{cargo, output};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,24 @@ pub(crate) const NOT_RUN: [(&str, &str, &str); 1] =
 /// Whether the tests of a crate with this feature are not run.
 pub(crate) fn is_not_run(name: &str, feature: &str) -> bool {
     NOT_RUN.iter().any(|(n, f, _)| (*n, *f) == (name, feature))
+}
+
+/// The tests that are checked but not run, with the reason: those in the file with the name of the feature.
+pub(crate) fn tests_not_run() -> Result<Vec<(String, &'static str)>, String> {
+    let mut tests = vec![];
+    for (name, feature, reason) in NOT_RUN {
+        let path = places::root().join(format!("crates/{name}/tests/{feature}.rs"));
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        tests.extend(tests_in(&text).map(|test| (format!("{feature}::{test}"), reason)));
+    }
+    Ok(tests)
+}
+
+/// The names of the tests in a file.
+fn tests_in(text: &str) -> impl Iterator<Item = &str> {
+    let marked = text.split("#[test]\n").skip(1);
+    marked.filter_map(|rest| rest.trim_start().strip_prefix("fn ")?.split('(').next())
 }
 
 impl Member {
@@ -140,6 +159,16 @@ mod tests {
             [("macros", "2.0.0+x", "a"), ("own", "0.1.0", ""), ("serde", "1.0.2", "std,derive")];
         assert_eq!(found, wanted);
         assert!(parse_tree("nonsense").is_err());
+    }
+
+    #[test]
+    fn tests_that_are_not_run_are_named() {
+        let text = "fn helper() {}\n#[test]\nfn one() {}\n\n/// Two.\n#[test]\nfn two() {\n}\n";
+        assert_eq!(tests_in(text).collect::<Vec<_>>(), ["one", "two"]);
+        let all = tests_not_run().unwrap();
+        assert!(NOT_RUN.iter().all(|(_, feature, _)| {
+            all.iter().any(|(test, _)| test.starts_with(&format!("{feature}::")))
+        }));
     }
 
     #[test]
