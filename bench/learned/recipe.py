@@ -42,6 +42,9 @@ CHANGES: dict[str, dict] = {
     "12 sequences": {"sequences": 12},
     "12 sequences, pull 0.1": {"sequences": 12, "pull": 0.1},
     "12 sequences, pull 1": {"sequences": 12, "pull": 1.0},
+    "4 sequences": {"sequences": 4},
+    "4 sequences, pull 0.1": {"sequences": 4, "pull": 0.1},
+    "4 sequences, pull 1": {"sequences": 4, "pull": 1.0},
     "start: pos": {"family": "pos"},
     "start: sde": {"family": "sde"},
     "divergence alone": {"outputs": 0.0},
@@ -131,6 +134,9 @@ def measurements(layer: Layer, seed: int) -> Iterator[tuple[str, Setting, float]
     yield "… members by weight × norm", WINDOW, layer.off(by_norm(*layer.test, None))
     jointly = layer.learned(WINDOW, seed, routed=ROUTED)
     yield "routed while learning", WINDOW, layer.error(jointly, **keys | {"routed": ROUTED})
+    for count in (16, 32):
+        error = layer.error(first, **keys | {"global_keys": count})
+        yield f"{count} global keys afterwards", WINDOW, error
     yield "PyTorch, drawn slots", WINDOW, layer.slots_from(WINDOW, seed, lost=False)
     yield "PyTorch, half from lost pairs", WINDOW, layer.slots_from(WINDOW, seed, lost=True)
 

@@ -1,8 +1,9 @@
 """What learned maps are worth in a pretrained MiniLM: for its heads, for the whole model, and for a task.
 
-Writes docs/learned-results.md. Needs the packages of requirements.txt, the wheel of this project, and in
-the folder that FAVOR_DATA names text/wikitext2_{valid,test}.txt.gz, text/sotu_233_addresses.txt.tar.xz and
-glue/STS-B/{train,dev}.tsv.gz. With --quick everything is tiny, and the page goes to the screen.
+Writes docs/learned-results.md, and the figures behind it to docs/learned-results/. Needs the packages of
+requirements.txt, the wheel of this project, and in the folder that FAVOR_DATA names
+text/wikitext2_{valid,test}.txt.gz, text/sotu_233_addresses.txt.tar.xz and glue/STS-B/{train,dev}.tsv.gz. With
+--quick everything is tiny, and the page goes to the screen.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Bench:
 
     def __init__(self, data: Path, sizes: Sizes, folder: Path) -> None:
         self.data, self.sizes, self.folder = data, sizes, folder
+        self.models = ROOT / "target" / "learned" / folder.name
         self.subject = Subject()
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -133,8 +135,7 @@ class Bench:
     def fine_tuned(self, seed: int) -> dict:
         """The same of a model that was fine-tuned exactly."""
         tokenizer, dev, train = self.subject.tokenizer, self.pairs("dev"), self.pairs("train")
-        place = self.folder / "fine-tuned"
-        model = finetuned(train, tokenizer, place, self.sizes.epochs)
+        model = finetuned(train, tokenizer, self.models / "fine-tuned", self.sizes.epochs)
         subject = Subject(model)
         measure = lambda: score(model, tokenizer, dev)  # noqa: E731
         exact = measure()
@@ -168,8 +169,8 @@ def main() -> None:
     parser.add_argument(
         "--folder",
         type=Path,
-        default=ROOT / "target" / "learned",
-        help="keeps figures and the fine-tuned model here, and reuses those found",
+        default=ROOT / "docs" / "learned-results",
+        help="keeps figures here, and reuses those found",
     )
     options = parser.parse_args()
     if options.data is None:
@@ -177,7 +178,8 @@ def main() -> None:
     sizes = QUICK if options.quick else FULL
     if options.steps is not None:
         sizes.steps = options.steps
-    folder = options.folder / ("quick" if options.quick else f"{sizes.steps}-steps")
+    folder = ROOT / "target" / "learned" if options.quick else options.folder
+    folder = folder / ("quick" if options.quick else f"{sizes.steps}-steps")
     bench = Bench(options.data, sizes, folder)
     of_a_seed = {
         "fine-tuned": bench.fine_tuned,

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import torch
 
+from favor_sharp._native import write_atomically
+
 # An isolated interpreter does not look beside the program.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from heads import Heads
@@ -140,9 +142,7 @@ def main() -> None:
             text.append(f"| {name} | {seconds * 1e3:.2f} ms | {wrong:.4f} | {mark} |")
         text.append("")
     plot(a.out / "benchmarks-quality.svg", all_points)
-    temporary = a.out / "benchmarks-quality.md.part"
-    temporary.write_text("\n".join(text))
-    temporary.replace(a.out / "benchmarks-quality.md")
+    write_atomically(a.out / "benchmarks-quality.md", "\n".join(text).encode())
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from favor_sharp._native import write_atomically
+
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from sets import SETS, Set, split  # noqa: E402
@@ -73,9 +75,8 @@ class Bench:
             return
         found = work()
         found.pop("text", None)
-        partial = path.with_suffix(".part")
-        partial.write_text(json.dumps({"key": key, **found}, indent=1, sort_keys=True))
-        partial.replace(path)
+        text = json.dumps({"key": key, **found}, indent=1, sort_keys=True)
+        write_atomically(path, text.encode())
         print(key, json.dumps(found), file=sys.stderr, flush=True)
 
     def ours(self, chosen: Set, name: str, seed: int) -> dict[str, Any]:
@@ -185,7 +186,7 @@ def versions() -> str:
 MEASURES = {
     "accuracy": "accuracy",
     "auc": "AUC",
-    "nrmse": "RMSE / σ_y",
+    "nrmse": "RMSE / deviation",
     "rmse": "RMSE",
 }
 
