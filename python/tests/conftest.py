@@ -2,7 +2,9 @@
 
 import os
 import sys
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,3 +54,21 @@ def _record(report: pytest.TestReport | pytest.CollectReport) -> None:
     line = "\t".join(" ".join(part.split()) for part in (report.nodeid, reason))
     with open(file, "a", encoding="utf-8") as skipped:
         skipped.write(line.replace("Skipped: ", "", 1) + "\n")
+
+
+@pytest.fixture
+def not_passed():
+    """What scikit-learn's checks of an estimator say, if it is not that they passed: names and reasons."""
+    from sklearn.utils.estimator_checks import check_estimator
+
+    def run(estimator: Any) -> dict[str, str]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = check_estimator(estimator, on_fail=None, on_skip=None)
+        assert len(results) > 40
+        # Needs SCIPY_ARRAY_API before SciPy is imported.
+        known = {"check_array_api_input"}
+        rest = (r for r in results if r["status"] != "passed" and r["check_name"] not in known)
+        return {r["check_name"]: str(r["exception"]) for r in rest}
+
+    return run
