@@ -570,10 +570,11 @@ fn what_measured_best_is_recommended() {
     // as (d + v + M) / 2(d + v) of a feature: M + 2.97 (16 + M) / 32 reaches 40 at 35.2.
     let short = options.steps(2);
     let near = short.exact(ExactKeys::NONE.near(1));
-    for (causal, options, least) in [(false, short, 40), (true, short, 24), (false, near, 36)] {
-        let data = data.causal(causal);
-        assert_eq!(recommended(least, data, &options), [Recommended::Exact; HEADS]);
-        assert_ne!(recommended(least - 1, data, &options), [Recommended::Exact; HEADS]);
+    let cases = [(false, short, 40), (true, short, 24), (false, near, 36)];
+    for (causal, options, least) in &cases {
+        let data = data.causal(*causal);
+        assert_eq!(recommended(*least, data, options), [Recommended::Exact; HEADS]);
+        assert_ne!(recommended(least - 1, data, options), [Recommended::Exact; HEADS]);
     }
     // Large vectors that look for themselves.
     let own = normal(80, 8 * 60, DIM, 0.0, 4.0);

@@ -188,14 +188,15 @@ pub(crate) fn advance<T: Scalar>(state: &mut DecodeState<T>, inputs: Qkv<'_, T>)
         state.parts = parts;
         return result;
     }
-    let work = parts.iter_mut().zip(steps.into_iter().flatten()).enumerate();
-    let commit = |(i, (part, step)): (usize, (&mut Part<T::Real>, Step<T::Real>))| {
+    let commit = |i: usize, part: &mut Part<T::Real>, step: Step<T::Real>| {
         part.commit(step, how(i), inputs(i));
     };
+    let work = parts.iter_mut().zip(steps.into_iter().flatten()).enumerate();
     if few {
-        work.for_each(commit);
+        work.for_each(|(i, (part, step))| commit(i, part, step));
     } else {
-        work.collect::<Vec<_>>().into_par_iter().for_each(commit);
+        let work: Vec<_> = work.collect();
+        work.into_par_iter().for_each(|(i, (part, step))| commit(i, part, step));
     }
     state.parts = parts;
     Ok(out)
