@@ -83,10 +83,10 @@ fn text_and_json_say_the_same() {
 fn cross_attention_has_no_window() {
     let mut noise = Stream::new(8, 0);
     let mut array = |tokens: usize| {
-        let numbers = (0..4 * 2 * tokens * 4).map(|_| 1.5 * noise.normal()).collect();
+        let numbers = (0..4 * 2 * tokens * 4).map(|_| 0.7 * noise.normal()).collect();
         Sequences::new(numbers, &[4, 2, tokens, 4]).unwrap()
     };
-    let arrays = SequenceArrays::new(array(12), array(40), Some(array(40))).unwrap();
+    let arrays = SequenceArrays::new(array(300), array(400), Some(array(400))).unwrap();
     let options = LearnOptions::new().exact(ExactKeys::NONE.routed(2, 3)).steps(24);
     let spec = FeatureSpec::new(Family::Balanced, 8);
     let found = learn(&arrays, spec, false, &options, &silent).unwrap();
