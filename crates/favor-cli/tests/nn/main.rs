@@ -6,7 +6,7 @@
 mod speech;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn favor(folder: &Path, arguments: &[&str]) -> Output {
@@ -35,7 +35,7 @@ fn refused(folder: &Path, arguments: &[&str], parts: &[&str]) {
 }
 
 fn model() -> String {
-    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let own = std::env::current_dir().unwrap();
     own.join("../favor-nn/tests/fixtures/tiny-bert").to_str().unwrap().to_owned()
 }
 

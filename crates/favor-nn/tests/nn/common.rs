@@ -14,8 +14,9 @@ pub(crate) fn generator() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Tests run in their package's folder. Not `env!("CARGO_MANIFEST_DIR")`, since several trees may share a target directory.
 pub(crate) fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    std::env::current_dir().unwrap().join("tests/fixtures").join(name)
 }
 
 /// Standard-normal numbers, in f64.

@@ -179,7 +179,7 @@ mod tests {
     ) -> Result<(Vec<store::Tensors>, store::Tensors, StageReport)> {
         let texts = folder.join("a.txt");
         std::fs::write(&texts, "the cat sat on the mat . a dog ran fast !\n".repeat(60)).unwrap();
-        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny-bert");
+        let fixture = std::env::current_dir().unwrap().join("tests/fixtures/tiny-bert");
         let source = Source::Texts(vec![texts]);
         let request = ConvertRequest::new(&fixture, source, folder.join("out"))
             .options(ConvertOptions::default().length(16).batch(8));
