@@ -2,10 +2,10 @@
 
 /// Self-attention over this many tokens per feature is as fast exact as with features: the median of the
 /// lengths measured in docs/benchmarks.md, "Where features begin to pay".
-const TOKENS_PER_FEATURE: f64 = 1.8;
+const TOKENS_PER_FEATURE: f64 = 2.0;
 
 /// The same for causal attention, where the exact kernel skips half of its values.
-const CAUSAL_TOKENS_PER_FEATURE: f64 = 3.1;
+const CAUSAL_TOKENS_PER_FEATURE: f64 = 3.5;
 
 /// The number of features at which they cost as much as the exact kernel of this many queries and
 /// keys. With more features, exact is no slower.
@@ -14,7 +14,7 @@ const CAUSAL_TOKENS_PER_FEATURE: f64 = 3.1;
 /// use favor::diagnose::break_even;
 /// assert!(break_even(64, 64, false) < 128.0);       // 64 tokens: exact beats 128 features
 /// assert!(break_even(16_384, 16_384, false) > 128.0); // 16 384 tokens: it does not
-/// assert!((break_even(1800, 1800, false) - 1000.0).abs() < 1e-9);
+/// assert!((break_even(2000, 2000, false) - 1000.0).abs() < 1e-9);
 /// ```
 pub fn break_even(queries: usize, keys: usize, causal: bool) -> f64 {
     let (l, s) = (queries as f64, keys as f64);
