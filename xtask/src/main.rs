@@ -10,6 +10,7 @@ mod peers;
 mod places;
 mod python;
 mod quotes;
+mod site;
 mod skips;
 mod step;
 mod store;
@@ -44,6 +45,8 @@ cargo xtask <command>
   bench quality
             error against time on heads of a MiniLM, ours and peers, write docs/benchmarks-quality.md
             (needs python3, 6 GB and FAVOR_DATA)
+  site      the documents as a site, in the target directory or in --out FOLDER
+            (--check opens every page in Chromium, which it installs if it is run by root)
   help      this text
 ";
 
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         ["quotes"] => quotes::rewrite(),
         ["peers"] => peers::run(),
         ["bench", ref more @ ..] => bench::run(more),
+        ["site", ref more @ ..] => site::run(more),
         ["help" | "--help" | "-h"] | [] => {
             print!("{HELP}");
             Ok(())
