@@ -45,8 +45,8 @@ def of_heads(figures: dict, settings: list[Setting], sizes) -> str:
     return f"""## Heads
 
 Relative error of a head's output in %, mean over all 72 heads, on {sizes.heads} sequences of {sizes.head_length} tokens from the test part of WikiText-2.
-Queries, keys and values are those of the exact model. Everything learned has seen {sizes.train} sequences of the validation part, a
-quarter of which was held out.
+Queries, keys and values are those of the exact model. Everything learned saw {sizes.train} sequences of the validation part, a
+quarter of them held out.
 
 {errors}
 """
@@ -72,7 +72,7 @@ def of_model(figures: dict, setting: Setting, sizes) -> str:
 
 All heads of all layers at once, {setting}, on {sizes.texts} texts of {sizes.length} tokens from each source: the cosine between the
 mean token vector and that of the exact model, and the relative error of the token vectors. Maps were learned on the
-validation part of WikiText-2, so nothing of the State of the Union addresses was learned from.
+validation part of WikiText-2, so the State of the Union addresses are entirely new to them.
 
 {models}
 """
@@ -88,9 +88,9 @@ def of_tasks(figures: dict, task: Setting, tuned: Setting, sizes) -> str:
 STS-B: Spearman correlation with human scores on the development set, × 100. The first row is without fine-tuning: mean of the
 token vectors, then cosine. Exact attention reaches **{exact["task"]:.1f}**. The second row is a model fine-tuned with exact attention
 ({sizes.epochs} epochs, both sentences in one input), which reaches **{exact["fine-tuned"]:.1f}** before its attention is replaced; its maps and
-Hedgehog's are learned in {sizes.fine_tuned_steps} steps, a number that was doubled after a look at this same development set: the row is
-not a test of unseen data. Sentences are so short that a window of the same cost covers nearly all of them: at such lengths
-exact attention is no more work.
+Hedgehog's are learned in {sizes.fine_tuned_steps} steps, a number that was doubled after looking at this same development set, so the row
+is not a test on unseen data. The sentences are so short that a window of the same cost covers nearly all of them: at such
+lengths, exact attention costs no more.
 
 {tasks}
 """
@@ -127,25 +127,25 @@ def page(
     body = "\n".join(found)
     return f"""# Learned maps: results
 
-The attention of all-MiniLM-L6-v2 (6 layers of 12 heads of dimension 32) is replaced, and its weights are left alone. Maps
-are learned in {sizes.steps} steps. {spread}{note}
+The attention of all-MiniLM-L6-v2 (6 layers of 12 heads of dimension 32) is replaced; its weights stay the same. Maps are
+learned in {sizes.steps} steps. {spread}{note}
 
 The controls, each on the same data:
 
 - **drawn**: the closed form, `balanced`, with the same number of features and the same exact keys;
 - **exact keys alone**: the same exact keys without features;
-- **window alone, same cost**: an exact window that takes as many operations;
-- **Hedgehog's form**: `[exp(Wx), exp(−Wx)]` (arXiv 2402.04347), learned by autograd for as many steps of as many tokens from the
-  same sequences, with the same number of features and the same exact keys, routed by its own slots;
-- **global keys (LoLA)**: the learned features with global keys in place of members, as many, chosen as in LoLA (arXiv
-  2505.23666);
-- **Nyström, same cost**: as many landmarks (Xiong et al., 2021) as take the same operations;
+- **window alone, same cost**: an exact window with the same number of operations;
+- **Hedgehog's form**: `[exp(Wx), exp(−Wx)]` (arXiv 2402.04347), learned by autograd with the same number of steps
+  and tokens from the same sequences, and the same numbers of features and exact keys, routed by its own slots;
+- **global keys (LoLA)**: the learned features with the same number of global keys instead of members, chosen as in LoLA
+  (arXiv 2505.23666);
+- **Nyström, same cost**: landmarks (Xiong et al., 2021) with the same number of operations;
 - **plain mean** of the values.
 
-Two numbers of the controls were chosen by hand; no command repeats it. Hedgehog's rate, {RATE}, was the best of 0.005, 0.02, 0.05
-and 0.1, the largest that was tried, on held-out sequences of layer 3. The pseudoinverse of Nyström's landmarks leaves out
-singular values below {CUT} of the largest, the best of values from 0.0001 to 0.3 on sequences that are learned from.
+Two settings of the controls were tuned by hand; no command repeats this. Hedgehog's learning rate, {RATE}, was the best of 0.005,
+0.02, 0.05 and 0.1, the largest tried, on held-out sequences of layer 3. The pseudoinverse of Nyström's landmarks drops
+singular values below {CUT} of the largest, the best cut-off from 0.0001 to 0.3 on the training sequences.
 
 {body}
-Made by `python bench/learned/run.py --seeds {seeds} --steps {sizes.steps}` with transformers {version("transformers")}.
+Measured by `python bench/learned/run.py --seeds {seeds} --steps {sizes.steps}` with transformers {version("transformers")}.
 """

@@ -171,8 +171,8 @@ the human scores on the {len(task.scores)} pairs of the development set, times 1
 
 {"Means and standard deviations over" if seeds > 1 else "With"} {seeds} draw{"s" * (seeds > 1)} of the features. `favor_sharp.hf.calibrate` fits the maps
 once, per layer and head, to {texts} sentences of the training set; then they are frozen. `auto` uses balanced features
-and keeps heads exact whose predicted error is above the tolerance; if that is every head, the score is the exact one
-and was not measured again.
+and keeps every head exact whose predicted error is above the tolerance; if that is every head, the score is that of
+exact attention and was not measured again.
 
 What the table shows:
 
@@ -184,7 +184,7 @@ What the table shows:
 
 {caution(heads)}
 
-Made by `python bench/minilm/run.py --seeds {seeds}` with torch {version("torch").split("+")[0]} and transformers {version("transformers")}.
+Measured by `python bench/minilm/run.py --seeds {seeds}` with torch {version("torch").split("+")[0]} and transformers {version("transformers")}.
 """
 
 
@@ -231,7 +231,7 @@ whole model on every eighth sentence of the development set, with one draw.
 - **Below the ceiling the prediction is conservative too**: the measured error is {100 * middle["below"]:.0f} % of it. The
   prediction is the variance of a ratio to first order, for independent draws. With such draws the measured error is
   {100 * middle["below, iid"]:.0f} %, so most of the difference is not due to the orthogonal ones.
-- **Errors of heads shrink on their way to the score.** With {size} features, heads are off by {100 * middle["found"]:.0f} %, final
+- **The errors of heads shrink on their way to the score.** With {size} features, heads are off by {100 * middle["found"]:.0f} %, final
   token states by {100 * middle["tokens"]:.0f} %, sentences by {100 * middle["sentences"]:.0f} %, and the score only compares
   which pairs are closer than others.
 

@@ -68,7 +68,7 @@ distance of 0 from the mean the output *is* the mean.
     parts.append(
         f"""The ε of `performer-pytorch` (1e-4 per feature) outweighs the features from a spread of about 1
 upwards: its output is then the plain mean of the values, whatever the queries are. Its error stays
-near 1, where noise would cost more, which hides the failure. Without the ε (`eps = 0` in its own
+near 1, lower than noise would give, which hides the failure. Without the ε (`eps = 0` in its own
 functions) it is an honest FAVOR+ again, until its features underflow (below).
 
 On even tokens at a spread of 0.5 or more, nothing works with {features} features, ours included.
@@ -76,7 +76,7 @@ This is a limit of random features, not of an implementation. `favor::diagnose` 
 
 ## Large logits
 
-The same for absurdly large logits, or the share of outputs that are NaN. Uneven tokens.
+The same for absurdly large logits, or the fraction of outputs that are NaN. Uneven tokens.
 """
     )
     parts.append(accuracy_table("", results["large"], share=True))

@@ -25,8 +25,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 THREADS = 2
 SAME = (
-    "Peers and ours compute the same, the positive features of FAVOR+; the column *balanced* is how "
-    "many times longer ours takes with the balanced family, whose keys have a dense quadratic term."
+    "Ours and the peers compute the same thing, the positive features of FAVOR+. The column *balanced* is "
+    "our time with the balanced family, whose keys have a dense quadratic term, relative to that."
 )
 
 
@@ -225,8 +225,8 @@ def main() -> None:
                 curves["torch features"].append((length, best["torch"]["seconds"]))
             print(rows[-1], flush=True)
     parts.append(
-        "## Feature attention, forward\n\nHow many times longer each peer takes than ours. The last "
-        "column but one counts only the 8·L·M·d useful operations a head, against the best sgemm rate of "
+        "## Feature attention, forward\n\nHow many times faster ours is than each peer. The column "
+        "*of sgemm* counts only the 8·L·M·d useful operations per head, relative to the best sgemm rate of "
         f"three libraries in the same session (GFLOP/s on 2048 × 2048: {rates}). {SAME}\n\n"
         + table(
             [
@@ -243,8 +243,8 @@ def main() -> None:
             ],
             rows,
         )
-        + "\n\nErrors of the outputs against exact attention at L = 4096, FAVOR+ and balanced: "
-        + f"{', '.join(errors)}. The data are normal with one variance, where families differ least."
+        + "\n\nError of the outputs relative to exact attention at L = 4096, FAVOR+ and balanced: "
+        + f"{', '.join(errors)}. The data are isotropic Gaussian, where families differ least."
     )
 
     rows = []
@@ -290,8 +290,8 @@ def main() -> None:
         curves.setdefault("torch exact", []).append((length, best["torch"]["seconds"]))
         print(rows[-1], flush=True)
     parts.append(
-        "## Against exact attention\n\nPyTorch's `scaled_dot_product_attention`: how many times longer "
-        "it takes than our features (M = 128), and than our own exact path.\n\n"
+        "## Compared with exact attention\n\nTime of PyTorch's `scaled_dot_product_attention` relative to "
+        "our features (M = 128) and to our own exact attention.\n\n"
         + table(["L", "SDPA / our features", "SDPA / our exact"], rows)
     )
 
@@ -320,8 +320,8 @@ def main() -> None:
     print(rows, flush=True)
     below, causal = pays(b, "exact"), pays(b, "exact_causal")
     parts.append(
-        "## Where features begin to pay\n\nThe length from which our features are faster than our own "
-        f"exact attention; `auto` takes exact attention below {below}, or {causal} where causal.\n\n"
+        "## Break-even length\n\nThe length from which our features are faster than our own exact "
+        f"attention. `auto` uses exact attention below {below}, or {causal} if causal.\n\n"
         + table(["M", "bidirectional", "causal"], rows)
     )
 
@@ -332,11 +332,11 @@ def main() -> None:
     times = (
         f"{their / own:.0f} times as much"
         if own > 2**18
-        else "ours is too little for the system's counter, so there is no ratio"
+        else "ours is too small for the system to measure, so there is no ratio"
     )
     parts.append(
-        f"## Memory\n\nBeyond inputs and outputs at L = {length}, M = 128, from the resident memory of "
-        f"fresh processes: ours {own / 2**20:.1f} MiB, PyTorch's features {their / 2**20:.0f} MiB; {times}."
+        f"## Memory\n\nIn addition to inputs and outputs, at L = {length}, M = 128, by the resident memory "
+        f"of fresh processes: ours {own / 2**20:.1f} MiB, PyTorch's features {their / 2**20:.0f} MiB, {times}."
     )
     print(parts[-1], flush=True)
 
@@ -345,7 +345,7 @@ def main() -> None:
         found = min((b.ours("decode", length) for _ in range(a.rounds)), key=lambda f: f["seconds"])
         rows.append([str(length), f"{found['seconds'] * 1e6:.0f} µs"])
     parts.append(
-        "## Decoding\n\nOne token of 8 heads after so many others, M = 128.\n\n"
+        "## Decoding\n\nOne token with 8 heads, after the given number of tokens, M = 128.\n\n"
         + table(["tokens before", "time"], rows)
     )
     print(rows, flush=True)
@@ -367,17 +367,18 @@ def main() -> None:
         }
     )
     at_equal_error = (
-        f" With M = {more} ours has error {100 * equal['ours']['relative_error']:.2f} %, and scikit-learn "
-        f"with M = 256 takes {ratio(equal, 'sklearn'):.1f} times as long."
+        f" With M = {more}, ours has an error of {100 * equal['ours']['relative_error']:.2f} % and is "
+        f"{ratio(equal, 'sklearn'):.1f} × faster than scikit-learn with M = 256."
         if more != 256
         else ""
     )
     parts.append(
         f"## Kernel products\n\n`K(X,Y)·C`, Gaussian, {length} × {length} points, d = 16, M = 256, n = 4: "
-        f"ours {seconds(best['ours']['seconds'])} with error {100 * best['ours']['relative_error']:.2f} %, "
-        f"scikit-learn's RBFSampler with two products {ratio(best, 'sklearn'):.1f} times longer with error "
-        f"{100 * best['sklearn']['relative_error']:.2f} %. Errors are against the exact product on 200 "
-        "queries (scikit-learn's with the first 20 000 keys)." + at_equal_error
+        f"ours takes {seconds(best['ours']['seconds'])} with an error of "
+        f"{100 * best['ours']['relative_error']:.2f} %, {ratio(best, 'sklearn'):.1f} × faster than "
+        "scikit-learn's RBFSampler and two products, with an error of "
+        f"{100 * best['sklearn']['relative_error']:.2f} %. Errors are relative to the exact product on 200 "
+        "queries (for scikit-learn, with the first 20 000 keys)." + at_equal_error
     )
     print(parts[-1], flush=True)
 
@@ -387,40 +388,40 @@ def main() -> None:
         for l in grow
     ]
     parts.append(
-        f"## Growth\n\nTime against length from {grow[0]} to {grow[-1]} tokens (one head, one thread, M = 128) grows as "
-        f"L to the power {exponent(points):.3f}.\n\n![time against length](benchmarks.svg)"
+        f"## Growth\n\nFrom {grow[0]} to {grow[-1]} tokens (one head, one thread, M = 128), time grows as "
+        f"L to the power of {exponent(points):.3f}.\n\n![time against length](benchmarks.svg)"
     )
     print(parts[-1], flush=True)
 
     points = exact_keys.growth(b, grow, a.rounds)
     parts.append(
-        "## Exact keys\n\nTimes relative to features alone (balanced): with a window of exact keys on either side, "
-        "and with the members of four slots of eight keys beside it.\n\n"
+        "## Exact keys\n\nTime relative to features alone (balanced), with a window of exact keys on "
+        "either side, and with the members of four slots of eight keys in addition.\n\n"
         + table(
             ["work", "L", "M", "features alone", *exact_keys.KEYS], exact_keys.costs(b, lengths)
         )
-        + f"\n\nPyTorch's `scaled_dot_product_attention` beside all parts ({exact_keys.ALL}, M = 64):\n\n"
+        + f"\n\nPyTorch's `scaled_dot_product_attention` compared with all parts together ({exact_keys.ALL}, M = 64):\n\n"
         + table(["L", "ours", "SDPA / ours"], exact_keys.against_exact(b, lengths))
-        + "\n\nOne decoded token of 8 heads after so many others, M = 64, and the size of the state:\n\n"
+        + "\n\nDecoding one token with 8 heads after the given number of tokens, M = 64, and the size of the state:\n\n"
         + table(
             ["tokens before", "features alone", "all parts", "state, features", "state, all parts"],
             exact_keys.decoding(b),
         )
-        + f"\n\nTime with all parts from {grow[0]} to {grow[-1]} tokens (one head, one thread, M = 64) grows "
-        f"as L to the power {exponent(points):.3f}."
+        + f"\n\nWith all parts, from {grow[0]} to {grow[-1]} tokens (one head, one thread, M = 64), time "
+        f"grows as L to the power of {exponent(points):.3f}."
     )
     plot(a.out / "benchmarks.svg", "8 heads, d = 64, M = 128, two threads", curves)
 
     names = ["torch", "jax", "numpy", "scikit-learn", "performer-pytorch"]
     versions = ", ".join(f"{n} {version(n)}" for n in names)
     head = (
-        f"# Benchmarks\n\nWritten by `cargo xtask bench{' --quick' if a.quick else ''} --rounds {a.rounds}`. Every figure is a ratio to a peer measured in turns "
-        f"with ours in the same session, the best of the rounds (four times as many at 1024 tokens), {THREADS} threads, 32-bit floats, "
-        f"d = 64, 8 heads unless said otherwise. Our forward pass writes to memory that is already there, "
-        "the peers' outputs are new each time; the command uses mimalloc, the peers what they come with."
+        f"# Benchmarks\n\nWritten by `cargo xtask bench{' --quick' if a.quick else ''} --rounds {a.rounds}`. Ours and the peers take turns in "
+        f"the same session, and the best round counts (four times as many rounds at 1024 tokens): {THREADS} threads, 32-bit floats, "
+        f"d = 64, 8 heads unless stated otherwise. Our forward pass writes to preallocated memory, while the peers "
+        "allocate their outputs each time; the command uses mimalloc, the peers their default allocators."
         f"\n\nMachine: {machine()}.\nPeers: {versions}.\n"
     )
-    tail = "Every measurement, with its command: [benchmarks.jsonl](benchmarks.jsonl).\n"
+    tail = "All measurements, with their commands, are in [benchmarks.jsonl](benchmarks.jsonl).\n"
     text = "\n\n".join([head, *parts, tail])
     if a.record:
         raw.write_text(record.read_text())

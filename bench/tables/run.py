@@ -230,21 +230,21 @@ def page(b: Bench) -> str:
     lines = [
         "# Tables: accuracy and speed",
         "",
-        f"`cargo xtask bench tables` wrote this page on {machine()}; {versions()}.",
+        f"Measured by `cargo xtask bench tables` on {machine()}; {versions()}.",
         "",
-        "Everyone has the same rows for training and test: the set's own division (census, protein, "
-        "kin40k) or nine tenths at random, another division for each seed. Peers run with their defaults; "
-        "bandwidth and penalty of scikit-learn's kernel methods are chosen on 6000 of the training rows. "
-        "Scores are means over the seeds with their standard deviation, time and memory those of the "
-        "faster of two turns: ours of the whole command from the file to the model, the choice of features "
-        "included; a peer's of the fit alone, from arrays in memory. Features as in the table of sets below.",
+        "All methods use the same rows for training and testing: the standard split of the data set (census, "
+        "protein, kin40k) or a random 90 % for training, with a new split per seed. Peers run with their "
+        "defaults; bandwidth and penalty of scikit-learn's kernel methods are chosen on 6000 training rows. "
+        "Scores are means and standard deviations over seeds. Time and memory are those of the faster of two "
+        "runs: for ours, the whole command from the file to the model, including the choice of features; for "
+        "peers, the fit alone, from arrays in memory. The second table has the number of features.",
         "",
-        "| set | | score | seeds | fit | processor time | peak memory | |",
+        "| data set | | score | seeds | fit | CPU time | peak memory | |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for chosen in SETS:
         lines += lines_of(chosen, results)
-    lines += ["", "| set | score | features |", "|---|---|---|"]
+    lines += ["", "| data set | score | features |", "|---|---|---|"]
     for chosen in SETS:
         lines.append(f"| {chosen.name} | {MEASURES[chosen.measure]} | {chosen.features} |")
     large = [(k, v) for k, v in results.items() if k.startswith("large/")]
@@ -253,10 +253,10 @@ def page(b: Bench) -> str:
             "",
             "## Many rows",
             "",
-            "A table of 16 columns and 8 classes around centres of their own (its best possible accuracy is "
-            "0.801, and a linear rule has it): what counts here is time and memory. 256 features. Ours is "
-            "the whole command and chooses its features; scikit-learn reads the same file in batches with "
-            "its bandwidth given, imports left out.",
+            "A table of 16 columns and 8 classes, one cluster per class. The best possible accuracy is 0.801, and "
+            "a linear rule reaches it; the point is time and memory. 256 features. Ours is the whole command, "
+            "including the choice of features; scikit-learn reads the same file in batches with a given "
+            "bandwidth, not counting imports.",
             "",
             "| rows | | fit | predict | peak memory | accuracy |",
             "|---|---|---|---|---|---|",
@@ -276,9 +276,9 @@ def page(b: Bench) -> str:
             "",
             f"`FavorRidge` and scikit-learn's `Nystroem` with `Ridge` on {same['rows']:,} rows of protein in "
             f"memory, with the same {same['features']} landmarks, bandwidth and penalty: fit and prediction "
-            f"take {same['ours']:.2f} s against {same['theirs']:.2f} s, {same['theirs'] / same['ours']:.1f} × "
-            f"faster (taking turns, the best of {same['turns']}); predictions differ by at most "
-            f"{same['difference']:.1e} deviations of the target.".replace(",", " ", 1),
+            f"take {same['ours']:.2f} s compared with {same['theirs']:.2f} s, "
+            f"{same['theirs'] / same['ours']:.1f} × faster (taking turns, best of {same['turns']}); predictions "
+            f"differ by at most {same['difference']:.1e} standard deviations of the target.".replace(",", " ", 1),
         ]
     if "overhead" in results:
         lines += ["", results["overhead"]["line"]]

@@ -1,7 +1,7 @@
 """Random features for the softmax and Gaussian kernels.
 
 NumPy arrays in and out. The adapters live in ``favor_sharp.sklearn``, ``favor_sharp.torch`` and
-``favor_sharp.hf``, each behind an extra of its name.
+``favor_sharp.hf``, each behind an extra of the same name.
 
 >>> import numpy as np, favor_sharp as fs
 >>> rng = np.random.default_rng(0)

@@ -70,7 +70,7 @@ class Calibration:
 
     @property
     def by_features(self) -> int:
-        """How many heads are computed by features."""
+        """Number of heads that use features."""
         return sum(not head.exact for head in self.heads)
 
     def __str__(self) -> str:
@@ -176,21 +176,21 @@ def calibrate(
     quiet: bool = False,
     progress: Progress = None,
 ) -> Calibration:
-    """Fits maps for every layer and head to texts, and says for which heads they are accurate enough.
+    """Fits maps to texts for every layer and head, and reports which heads they are accurate enough for.
 
-    texts: strings, or batches of inputs of the model as a tokenizer makes them.
-    near, global_keys, routed: keys that are exact, as in ``favor_sharp.attention``; on the CPU only.
-    learn: learn the maps, with so many steps; see ``favor_sharp.learn_maps``. Errors are then measured on
-        held-out sequences. Maps are learned from the first ``longest`` tokens of a text and from at most
-        131072 tokens in all. As many layers as fit into 2 GiB are collected in one pass through the model.
-    auto: keep heads exact whose predicted error, by features alone unless it is measured, is above the
-        tolerance.
-    short_is_exact: keep sequences exact that are so short that features would be more work. Not in
-        causal models, where a text would change its beginning by growing long.
-    save: a file, or True for ``favor_sharp.safetensors`` in the model's own folder if it has one.
-    quiet: print neither the report nor, unless asked for, the progress of learning.
-    progress: what is told of the steps of learning, as in ``favor_sharp.learn_maps``: by default a bar on
-        stderr if that is a terminal; False for none.
+    texts: strings, or batches of model inputs as returned by a tokenizer.
+    near, global_keys, routed: exact keys, as in ``favor_sharp.attention``; on the CPU only.
+    learn: learn the maps in ``steps`` steps; see ``favor_sharp.learn_maps``. Errors are then measured on
+        held-out sequences. Maps are learned from the first ``longest`` tokens of each text and from at most
+        131072 tokens in total. One pass through the model collects as many layers as fit into 2 GiB.
+    auto: keep heads exact whose error is above ``tolerance``. The error is predicted for features alone,
+        unless it was measured.
+    short_is_exact: use exact attention for sequences so short that features would cost more. Ignored in
+        causal models, where the beginning of a text would change as the text grows.
+    save: a file, or True for ``favor_sharp.safetensors`` in the model's own folder, if it has one.
+    quiet: do not print the report, nor the progress of learning unless ``progress`` is given.
+    progress: reports the steps of learning, as in ``favor_sharp.learn_maps``. The default is a bar on
+        stderr if that is a terminal; False turns it off.
     """
     from . import hf
 
@@ -371,8 +371,8 @@ def _save(model: nn.Module, file: Path) -> None:
 
 
 def load(model: nn.Module, file: str | os.PathLike[str] | None = None) -> None:
-    """Gives a model the maps of an earlier ``calibrate``, or of a conversion, from its own folder if no file
-    is named. Those of a model with a head fit the same model without it, and the reverse."""
+    """Attaches the maps of an earlier ``calibrate`` or conversion to a model, by default from its own folder.
+    Maps of a model with a head also fit the same model without it, and vice versa."""
     from . import hf
 
     place = _place(model, True) if file is None else Path(file)

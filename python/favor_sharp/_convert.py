@@ -61,18 +61,18 @@ def convert(
     quiet: bool = False,
     progress: Progress = None,
 ) -> Conversion:
-    """Converts a model to learned features, in place. Texts alone are needed, no labels.
+    """Converts a model to learned features, in place. Needs texts but no labels.
 
-    The model as it is, with exact attention, is the teacher. Every head learns a map from its own queries
-    and keys; then all weights are trained towards the teacher's states, and training ends when held-out
-    texts get no better. The command ``favor convert`` trains the maps along with the weights, resumes, and
-    converts models for a task.
+    The original model, with exact attention, is the teacher. Every head learns a map from its own queries
+    and keys; then all weights are trained to match the teacher's hidden states, until held-out texts no
+    longer improve. The command ``favor convert`` also trains the maps along with the weights, can resume,
+    and converts models for a task.
 
-    texts: strings, or batches of inputs of the model as a tokenizer makes them; at least two batches.
+    texts: strings, or batches of model inputs as returned by a tokenizer; at least two batches.
     out: a folder for the model and its maps, which ``favor_sharp.hf.load`` and ``favor embed`` open.
     features, near, global_keys, routed, learn_steps: as in ``calibrate(learn=True, steps=...)``.
-    steps, rate: of the training of the weights; 0 steps leave them as they are.
-    progress: what is told of the steps of learning, as in ``calibrate``.
+    steps, rate: steps and learning rate of the weights; 0 steps leave them unchanged.
+    progress: reports the steps of learning, as in ``calibrate``.
     """
     if steps < 0 or rate <= 0:
         raise ValueError(

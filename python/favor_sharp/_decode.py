@@ -16,9 +16,9 @@ from .torch._attention import ExactKeys
 class DecodeCache(Cache):
     """What a causal model remembers of the tokens so far, for ``generate`` and for calls of the model.
 
-    Heads by features keep sums of a fixed size on the CPU, with the window, the global keys and the
-    members of slots that ``calibrate`` was asked for. Heads that it left exact keep all their keys and
-    values, which grow as in any other cache.
+    Heads with features keep sums of a fixed size on the CPU, plus the window, global keys and slot members
+    that were passed to ``calibrate``. Heads that it left exact keep all their keys and values, which grow
+    as in any other cache.
 
     >>> model.generate(ids, past_key_values=favor_sharp.hf.DecodeCache())  # doctest: +SKIP
     """

@@ -22,7 +22,7 @@ def exact_attention(
     offsets: Sequence[int] | None = None,
     threads: int | None = None,
 ) -> NDArray[Any]:
-    """``attention`` without maps: in blocks, and a query that sees no key gives zeros."""
+    """Exact attention, computed in blocks. A query that sees no key gives zeros."""
     return attention(
         q,
         k,

@@ -147,8 +147,8 @@ class _Headed(BaseEstimator):
 
     @property
     def report_(self) -> dict[str, Any]:
-        """How the head was chosen: ``penalty``, ``score`` (the explained share of variance over the folds),
-        ``curve`` (the score of the first 32, 64, … features), ``doubled`` (what twice as many would give),
+        """How the head was chosen: ``penalty``, ``score`` (cross-validated R²), ``curve`` (the score of the
+        first 32, 64, … features), ``doubled`` (the estimated score of twice as many),
         ``penalties``, ``target_scores`` and ``noise``."""
         check_is_fitted(self, "model_")
         report: dict[str, Any] = json.loads(self.model_.report())
@@ -156,21 +156,21 @@ class _Headed(BaseEstimator):
 
     @property
     def trials_(self) -> list[dict[str, Any]]:
-        """The designs that were compared, with their scores over the folds."""
+        """The designs that were compared, with their cross-validation scores."""
         check_is_fitted(self, "model_")
         trials: list[dict[str, Any]] = json.loads(self.model_.trials())
         return trials
 
     @property
     def design_(self) -> dict[str, Any]:
-        """The design that was chosen: basis, shape, bandwidths and so on."""
+        """The chosen design: basis, shape, bandwidths and so on."""
         check_is_fitted(self, "model_")
         spec: dict[str, Any] = json.loads(self.model_.spec())
         return spec
 
     @property
     def alpha_(self) -> float:
-        """The penalty that was chosen."""
+        """The chosen penalty."""
         check_is_fitted(self, "model_")
         return self.model_.penalty
 
@@ -197,7 +197,7 @@ class _Mergeable(_Headed):
         return self._combine("merge", others)
 
     def subtract(self, *others: bytes | _Mergeable) -> Self:
-        """Takes the samples of others out, all of which must be in this one."""
+        """Removes the samples of others, all of which must be in this one."""
         return self._combine("subtract", others)
 
     def _combine(self, how: str, others: tuple[bytes | _Mergeable, ...]) -> Self:
@@ -227,7 +227,7 @@ class _Numbers(MultiOutputMixin, RegressorMixin, _Mergeable):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Adds samples. The first call is ``fit``; the design stays as that chose it."""
+        """Adds samples. The first call is ``fit``, which chooses the design for good."""
         if not hasattr(self, "model_"):
             return self.fit(X, y, sample_weight)
         X, y = self._more(X, y)
@@ -267,7 +267,7 @@ class _Numbers(MultiOutputMixin, RegressorMixin, _Mergeable):
 
 
 class FavorRidge(_Numbers):
-    """Ridge regression on kernel features, with the penalty and the bandwidth by exact cross-validation.
+    """Ridge regression on kernel features, with penalty and bandwidth chosen by exact cross-validation.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).uniform(-3, 3, size=(500, 1))
@@ -278,10 +278,10 @@ class FavorRidge(_Numbers):
 
 
 class FavorGP(_Numbers):
-    """A Gaussian process on kernel features: its mean is a ridge regression's, and it knows its errors.
+    """A Gaussian process on kernel features: ridge regression with predictive standard deviations.
 
-    ``alpha`` is the variance of the noise over that of the function; ``"auto"`` takes the one of the largest
-    marginal likelihood.
+    ``alpha`` is the ratio of the noise variance to that of the function; ``"auto"`` maximises the marginal
+    likelihood.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -297,7 +297,7 @@ class FavorGP(_Numbers):
     def predict(  # type: ignore[override]
         self, X: ArrayLike, return_std: bool = False
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The means and, if asked for, the standard deviations of new observations, noise included."""
+        """The means and, with ``return_std``, the standard deviations of new observations, noise included."""
         if not return_std:
             return super().predict(X)
         X = self._ready(X)
@@ -357,10 +357,10 @@ def _places(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 class FavorClassifier(_Classes, _Mergeable):
-    """Ridge regression of one-hot classes on kernel features: the closest closed form to a classifier.
+    """Ridge regression on one-hot labels and kernel features: a classifier in closed form.
 
-    ``predict_proba`` cuts its values to shares of 1; ``FavorLogistic`` has better probabilities, and takes
-    more passes over the samples.
+    ``predict_proba`` clips its values and normalises them to sum to 1; ``FavorLogistic`` gives better
+    probabilities but takes more passes over the samples.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).uniform(-3, 3, size=(500, 1))
@@ -377,7 +377,7 @@ class FavorClassifier(_Classes, _Mergeable):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Adds samples. The first call names all classes and chooses the design, which then stays."""
+        """Adds samples. The first call names all classes and chooses the design for good."""
         begun = hasattr(self, "model_")
         X, y = self._labelled(X, y, reset=not begun)
         if not begun and classes is None:
@@ -402,13 +402,12 @@ class FavorClassifier(_Classes, _Mergeable):
 
 
 class FavorLogistic(_Classes):
-    """Logistic regression on kernel features: the ridge solution is its start, and the matrix of that makes
-    its passes few.
+    """Logistic regression on kernel features, started from the ridge solution and preconditioned by its
+    matrix, so that it takes few passes.
 
-    Passes over the samples end when the next would lower the mean loss by less than ``tol``, or after
-    ``max_passes`` of them. A logistic loss is no function of sums, so this head alone has neither
-    ``partial_fit`` nor ``merge``: samples that are not there cannot be weighed again by new coefficients.
-    ``FavorClassifier`` has both.
+    It stops when the next pass would lower the mean loss by less than ``tol``, or after ``max_passes``
+    passes. A logistic loss is not a function of sums, so this is the only head with neither
+    ``partial_fit`` nor ``merge``: new coefficients need all samples again. ``FavorClassifier`` has both.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""What random features are worth on given arrays."""
+"""How accurate random features are on given arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def inspect(
     families: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Inspection:
-    """Compares all families on the data: promised variances, measured errors, and advice.
+    """Compares all families on the data: predicted variances, measured errors, and advice.
 
     Arrays are ``[rows, dim]`` or ``[heads, rows, dim]``. The kernel is that of attention when values
     are given, otherwise the softmax kernel on the vectors as they are.
@@ -67,12 +67,12 @@ def inspect_maps(
     routed: tuple[int, int] | None = None,
     causal: bool | None = None,
 ) -> Inspection:
-    """Measures maps, learned ones above all, on sequences that they have not seen.
+    """Measures maps, especially learned ones, on unseen sequences.
 
     Arrays are ``[heads, length, dim]`` or ``[sequences, heads, length, dim]``; maps are one for all heads
-    or one per head. Exact keys that are not given are those that a map was learned with. Beside the error
-    of a head stand those of the exact keys alone, of an exact window that costs as much, and of the plain
-    mean of the values.
+    or one per head. Exact keys default to those that a map was learned with. For comparison, the report also
+    has the errors of the exact keys alone, of an exact window of the same cost, and of the plain mean of the
+    values.
     """
     text, report = _native.inspect_maps(
         maps,

@@ -46,45 +46,45 @@ def learn_maps(
     threads: int | None = None,
     progress: Progress = None,
 ) -> list[LearnedHead]:
-    """Learns one map per head from queries and keys, and says what it is worth.
+    """Learns one map per head from queries and keys, and reports how accurate it is.
 
-    A map starts at the closed form and descends an objective: the divergence between the exact attention
-    weights and its own, and with values, in the second half of the steps, the error of the outputs too. It
-    is an ordinary ``FeatureMap`` afterwards, better on data like these and no longer unbiased on others. A
-    head never gets a map that is worse on held-out sequences than the start, or than the exact keys alone,
-    as measured at evenly spaced queries, at most 256 of each sequence.
+    A map starts from the closed form and minimises the divergence between the exact attention weights and its
+    own; with values, the second half of the steps also minimises the error of the outputs. The result is an
+    ordinary ``FeatureMap``, more accurate on similar data and no longer unbiased on other data. On held-out
+    sequences it is never worse than the start or than the exact keys alone, as measured at evenly spaced
+    queries, at most 256 per sequence.
 
     Parameters
     ----------
     q, k, v : arrays ``[sequences, heads, length, dim]`` or ``[heads, length, dim]``
-        Calibration data. A single sequence is cut into pieces. Errors are those of outputs if there are
-        values, else of weights.
+        Calibration data. A single sequence is cut into pieces. With values, errors are those of outputs,
+        otherwise of weights.
     features, family, kernel, scale, coupling : as in ``fit_maps``
         The start.
     near, global_keys, routed : as in ``attention``
-        The keys that are exact. Give ``attention`` the same.
+        The exact keys. Pass the same ones to ``attention``.
     causal : bool
         Whether a query sees only its own and earlier keys.
     key_mask : ``[sequences, keys]`` of bool
         False at padding. With as many queries as keys it is theirs too.
     steps, batch, rate
-        Steps of the optimiser, sequences in each (by default as many as have about 1024 tokens together,
-        at least four), and its largest rate, by default the library's.
+        Steps of the optimiser, sequences per step (by default about 1024 tokens' worth, at least four), and
+        the peak learning rate (by default the library's).
     outputs : float
-        The share of the error of outputs in the objective's second half, beside the divergence of the
-        weights; by default the library's.
+        The weight of the output error relative to the divergence of the weights, in the second half of the
+        steps (by default the library's).
     pull : float
         How strongly the map is pulled towards the start.
     holdout : float
-        The part of the sequences that is not learned from, but measured on.
+        The fraction of the sequences to hold out for measuring.
     seed : int
-        Decides the start, the held-out sequences and the order of the others.
+        Seed for the start, the held-out sequences and the order of the others.
     threads : int
-        No result depends on it.
+        Number of threads; results do not depend on it.
     progress : callable or True
-        Called with the steps done, all steps, and the objective on held-out sequences of the head that was
-        measured last: with values ``(1 − outputs) · divergence + outputs · error²``, without them the
-        divergence. What it raises ends the call. True is a bar on stderr, if that is a terminal.
+        Called with the steps done, the total steps, and the held-out objective of the head that was measured
+        last: with values ``(1 − outputs) · divergence + outputs · error²``, without them the
+        divergence. An exception from it ends the call. True shows a bar on stderr, if that is a terminal.
 
     Returns
     -------

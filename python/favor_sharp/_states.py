@@ -72,8 +72,8 @@ def map_name(map: FeatureMap) -> str:
 
 
 def merge_states(first: bytes, second: bytes) -> bytes:
-    """The state of all samples of two states, for reductions in pairs.
+    """Merges two states into one, for pairwise reductions.
 
-    ``functools.reduce(merge_states, states)`` gives what ``merge`` takes.
+    ``functools.reduce(merge_states, states)`` gives a state for ``merge``.
     """
     return State.from_bytes(first).merge(State.from_bytes(second)).to_bytes()

@@ -1,4 +1,4 @@
-"""transformers: attention by features in models that choose their attention by name.
+"""transformers: feature attention for models that choose their attention by name.
 
 >>> import favor_sharp.hf  # doctest: +SKIP
 >>> favor_sharp.hf.register()
@@ -42,10 +42,10 @@ _options: dict[str, Any] = {}
 
 
 def register(*, features: int = 256, family: str = "balanced", seed: int = 0) -> None:
-    """Makes ``attn_implementation="favor_sharp"`` known: the attention and its mask.
+    """Registers the attention and mask for ``attn_implementation="favor_sharp"``.
 
-    The arguments are for layers without maps of their own (see ``calibrate``): an encoder's are then
-    fitted to each batch, and a causal model refuses, because it would see the future.
+    The arguments apply to layers without maps of their own (see ``calibrate``). Encoders then fit maps to
+    each batch; causal models raise an error, because such maps would see the future.
     """
     _options.update(features=features, family=family, seed=seed)
     AttentionInterface.register(NAME, attention)

@@ -1,9 +1,10 @@
 """scikit-learn: kernel methods by features, in time linear in the number of samples.
 
 ``FavorRidge``, ``FavorClassifier``, ``FavorGP`` and ``FavorLogistic`` are linear models on the features of a
-kernel; see ``_heads``. The others estimate sums of the Gaussian kernel ``exp(-gamma ‖x - y‖²)``. A map is fitted first, to the
-mean and covariance of the data of ``fit``, of the first ``partial_fit`` or of ``fit_map``, and does not
-change after; the rest are sums, which any order and any number of workers give alike.
+kernel; see ``_heads``. The others estimate sums of the Gaussian kernel ``exp(-gamma ‖x - y‖²)``. A map is
+fitted first, to the mean and covariance of the data of ``fit``, of the first ``partial_fit`` or of
+``fit_map``, and does not change afterwards. Everything else is a sum, independent of the order of the
+samples and the number of workers.
 """
 
 from __future__ import annotations
@@ -167,10 +168,10 @@ def _rounded(moments: Moments) -> Moments:
 
 
 class FavorSampler(_Mapped):
-    """Features whose inner products estimate the Gaussian kernel, beside RBFSampler and Nystroem.
+    """Features whose inner products estimate the Gaussian kernel, like RBFSampler and Nystroem.
 
-    A positive family gives positive features, so that every estimate of the kernel is positive too;
-    ``"trig_pair"`` and ``"trig"`` are the classical ones, which are bounded.
+    A positive family gives positive features, so every estimate of the kernel is positive too;
+    ``"trig_pair"`` and ``"trig"`` are the classical, bounded random Fourier features.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(100, 3))
@@ -186,8 +187,8 @@ class FavorSampler(_Mapped):
     def partial_fit(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """As ``fit`` at the first call. Later calls change nothing: features that change would spoil
-        what was learned from them."""
+        """The first call is ``fit``. Later calls do nothing: models trained on the features rely on them
+        staying the same."""
         if not hasattr(self, "map_"):
             return self.fit_map(X, sample_weight=sample_weight)
         _weights(sample_weight, self._samples(X, reset=False))
@@ -214,7 +215,7 @@ class _Summed(_Mapped):
 
     def fit_partial(self, X: ArrayLike, y: ArrayLike | None = None, **more: Any) -> bytes:
         """The state of these samples alone, for ``merge``: what ``partial_fit`` would add, with its
-        arguments. The estimator needs a map (``fit_map``) and is left as it was."""
+        arguments. The estimator needs a map (``fit_map``) and is left unchanged."""
         check_is_fitted(self, "map_")
         worker = copy(self)
         worker.__dict__.pop("sums_", None)
@@ -326,7 +327,7 @@ class KernelClassifier(ClassifierMixin, _Summed):
         self.classes_ = np.array(header.classes, header.classes_type)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """The shares of the classes in the sum."""
+        """The class probabilities: the share of each class in the sum."""
         _, sums = self._ready(X)
         # Beyond all samples every sum may vanish.
         total = sums.sum(1, keepdims=True)
@@ -339,7 +340,7 @@ class KernelClassifier(ClassifierMixin, _Summed):
 
 
 class KernelRegressor(RegressorMixin, _Summed):
-    """The mean of the targets, weighted by the kernel (Nadaraya and Watson).
+    """The kernel-weighted mean of the targets (Nadaraya–Watson estimator).
 
     Between the samples it is a smooth mean; where a trend matters more, as in many dimensions,
     ``FavorRidge`` is the better choice.
@@ -435,12 +436,12 @@ class KernelDensityEstimator(DensityMixin, _Summed):
         return self
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The logarithm of the density at each sample."""
+        """The log-density at each sample."""
         scale, sums = self._ready(X)
         with np.errstate(divide="ignore"):
             logs = scale + np.log(sums[:, 0]) - np.log(self.weight_)
         return logs + self.n_features_in_ / 2 * np.log(self.gamma_ / np.pi)
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """The logarithm of the likelihood of all samples together."""
+        """The total log-likelihood of the samples."""
         return float(self.score_samples(X).sum())

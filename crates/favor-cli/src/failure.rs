@@ -13,9 +13,9 @@ pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The exit codes, for the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
-  0    success; also if the reader of the output has gone away
-  1    the output cannot be written
-  2    arguments or input that make no sense
+  0    success, including when the reader of a pipe closes it early
+  1    the output could not be written
+  2    invalid arguments or input
   130  stopped by Ctrl-C";
 
 /// What a command gives back.

@@ -14,8 +14,8 @@ mod words;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use std::process::ExitCode;
 
-/// Keeps freed memory for the next call. The system's allocator gives outputs of some megabytes back
-/// each time, and asking for them again shows in the time of a backward pass.
+/// Keeps freed memory for the next call. The system's allocator gives outputs of some megabytes
+/// back each time, and asking for them again shows in the time of a backward pass.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -34,8 +34,8 @@ fn after_help() -> String {
 }
 
 const ENVIRONMENT: &str = "Environment:
-  FAVOR_DATA  the folder with data sets
-  NO_COLOR    no colours, if set";
+  FAVOR_DATA  folder that holds the data sets
+  NO_COLOR    if set, disables colours";
 
 /// The command as clap knows it, with its subcommands by job.
 fn command() -> clap::Command {

@@ -26,21 +26,21 @@ const OPTIONAL: &[Optional] = &[
         built: cfg!(feature = "cluster"),
         subcommands: &["cluster"],
         options: &["--cluster", "--partitions"],
-        about: "the processes of a cluster, and work on tables on one",
+        about: "fitting and predicting tables on a cluster",
     },
     Optional {
         feature: "nn",
         built: cfg!(feature = "nn"),
         subcommands: &["convert", "embed", "finetune", "pretrain", "reproduce glue"],
         options: &[],
-        about: "transformers with attention by features",
+        about: "transformers with linear attention",
     },
     Optional {
         feature: "speech",
         built: cfg!(feature = "speech"),
         subcommands: &["asr", "reproduce speech"],
         options: &[],
-        about: "speech recognition with attention by features",
+        about: "speech recognition with linear attention",
     },
 ];
 
@@ -64,16 +64,16 @@ fn missing_of(optional: &[Optional], argument: &str) -> Option<String> {
         subcommand.or_else(option)
     })?;
     Some(format!(
-        "this favor was built without '{argument}', which comes with the cargo feature \
-         '{feature}': cargo run --release --features {feature} -- {example}"
+        "this favor was built without '{argument}', which needs the cargo feature '{feature}': \
+         cargo run --release --features {feature} -- {example}"
     ))
 }
 
 fn after_help_of(optional: &[Optional]) -> String {
-    let mut text = "Begin with:  favor demo\nMore on a command:  favor help COMMAND".to_owned();
+    let mut text = "Start with:  favor demo\nHelp on a command:  favor help COMMAND".to_owned();
     for o in optional.iter().filter(|o| !o.built) {
         text.push_str(&format!(
-            "\n\nNot in this build: {} ({}).\nThey come with  cargo run --release --features {} --",
+            "\n\nNot in this build: {} ({}).\nTo get them:  cargo run --release --features {} --",
             o.subcommands.join(", "),
             o.about,
             o.feature

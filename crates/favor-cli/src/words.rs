@@ -17,7 +17,7 @@ pub(crate) fn of_tables(error: &Error) -> String {
         ),
         Error::NotMergeable => {
             "a logistic model needs all its rows at once: it cannot be merged, updated or subtracted \
-             from; one of --head ridge can"
+             from; use --head ridge for that"
                 .into()
         }
         other => other.to_string(),
@@ -27,10 +27,10 @@ pub(crate) fn of_tables(error: &Error) -> String {
 fn of_remedy(remedy: Remedy) -> String {
     match remedy {
         Remedy::Ignore => "leave it out with --ignore".into(),
-        Remedy::DropMissing => "--missing drop leaves such rows out".into(),
+        Remedy::DropMissing => "use --missing drop to skip such rows".into(),
         Remedy::DropOrFillMissing => "give --missing drop, mean or mark".into(),
         Remedy::NameTask => "give --classify or --regress".into(),
-        Remedy::Regress => "is --regress meant?".into(),
+        Remedy::Regress => "did you mean --regress?".into(),
         other => other.to_string(),
     }
 }

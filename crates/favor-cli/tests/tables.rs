@@ -243,7 +243,7 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing() {
     refused(folder, &["fit", "--sql", "selekt 1", "--density"], &["--sql: "]);
     refused(folder, &["fit", "ids.csv", "--target", "id"], &["give --classify or --regress"]);
     let ids = ["fit", "ids.csv", "--target", "id", "--classify"];
-    refused(folder, &ids, &["more than 1000 different labels; is --regress meant?"]);
+    refused(folder, &ids, &["more than 1000 different labels; did you mean --regress?"]);
     refused(folder, &["fit", "--target", "ring"], &["DATA"]);
     refused(folder, &["fit", "t.csv", "--target", "ring", "--bandwidth", "-2"], &["--bandwidth"]);
     refused(folder, &["fit", "t.csv", "--target", "ring", "--family", "best"], &["best"]);

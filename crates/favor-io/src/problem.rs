@@ -66,7 +66,7 @@ pub enum Problem {
         what: String,
     },
     /// The file ends before its last number.
-    #[error("ends early: the header promises {promised} bytes of numbers, {present} are there")]
+    #[error("ends early: the header announces {promised} bytes of numbers, {present} were found")]
     Truncated {
         /// Bytes the header announces.
         promised: u64,
@@ -92,24 +92,24 @@ pub enum Problem {
     NoArrays,
     /// An unsupported number format.
     #[error(
-        "has numbers of type {}; read are f16, bf16, f32, f64 and integers of 8 to 64 bits",
+        "has numbers of type {}; expected f16, bf16, f32, f64 or integers of 8 to 64 bits",
         quoted(.0)
     )]
     Dtype(String),
     /// A shape that is not a list of vectors.
     #[error(
-        "has shape {}; wanted is [rows, columns], [heads, rows, columns] or \
+        "has shape {}; expected [rows, columns], [heads, rows, columns] or \
          [1, heads, rows, columns]", dimensions(.0)
     )]
     Shape(Vec<u64>),
     /// A shape that is not a list of sequences.
     #[error(
-        "has shape {}; wanted is [heads, tokens, columns] or [sequences, heads, tokens, columns]",
+        "has shape {}; expected [heads, tokens, columns] or [sequences, heads, tokens, columns]",
         dimensions(.0)
     )]
     SequenceShape(Vec<u64>),
     /// The number of entries does not match the shape.
-    #[error("has {found} numbers, not those of its shape {}", dimensions(.shape))]
+    #[error("has {found} numbers, which does not match its shape {}", dimensions(.shape))]
     Count {
         /// The shape.
         shape: Vec<u64>,
@@ -120,7 +120,7 @@ pub enum Problem {
     #[error("the array is empty: its shape is {}", dimensions(.0))]
     EmptyArray(Vec<u64>),
     /// The header announces more numbers than can be counted or held in memory.
-    #[error("the array of shape {} is too large for the memory", dimensions(.0))]
+    #[error("the array of shape {} does not fit into memory", dimensions(.0))]
     TooLarge(Vec<u64>),
     /// A NaN or an infinity.
     #[error(
@@ -162,7 +162,7 @@ pub enum Problem {
         wanted: usize,
     },
     /// A line with more or fewer cells than the format has.
-    #[error("line {line} has {found} columns where {wanted} are wanted, separated by {separator}")]
+    #[error("line {line} has {found} columns, expected {wanted} separated by {separator}")]
     Columns {
         /// The line, from 1.
         line: usize,

@@ -210,9 +210,9 @@ mod tests {
             Sequences::new(values, shape).unwrap_err().to_string()
         };
         for (count, shape, words) in [
-            (6, &[2, 3][..], "has shape [2, 3]; wanted is [heads, tokens, columns] or"),
+            (6, &[2, 3][..], "has shape [2, 3]; expected [heads, tokens, columns] or"),
             (0, &[2, 0, 3], "is empty: its shape is [2, 0, 3]"),
-            (5, &[1, 2, 3], "has 5 numbers, not those of its shape [1, 2, 3]"),
+            (5, &[1, 2, 3], "has 5 numbers, which does not match its shape [1, 2, 3]"),
             (7, &[usize::MAX, 2, 2, 2], "has 7 numbers"),
         ] {
             let message = message(vec![0.0; count], shape);

@@ -135,7 +135,7 @@ mod tests {
             (6, &[6][..], "has shape [6]"),
             (6, &[2, 3, 1, 1], "has shape [2, 3, 1, 1]"),
             (0, &[0, 3], "is empty: its shape is [0, 3]"),
-            (5, &[2, 3], "has 5 numbers, not those of its shape [2, 3]"),
+            (5, &[2, 3], "has 5 numbers, which does not match its shape [2, 3]"),
             (7, &[3, 1, 2], "has 7 numbers"),
             (7, &[usize::MAX, 2, 2], "has 7 numbers"),
         ] {

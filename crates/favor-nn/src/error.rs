@@ -49,7 +49,7 @@ pub enum Error {
     #[error("{0}")]
     Training(String),
     /// Training was stopped by the one who watches it, and can go on.
-    #[error("stopped after step {step} of {steps}; the same run goes on from {}", checkpoint.display())]
+    #[error("stopped after step {step} of {steps}; run again to resume from {}", checkpoint.display())]
     Stopped {
         /// Steps made.
         step: u64,

@@ -83,7 +83,7 @@ pub enum Error {
         reason: String,
     },
     /// Bytes of a function or of what it gave that cannot be read.
-    #[error("not readable as {what}: {reason}")]
+    #[error("cannot be decoded as {what}: {reason}")]
     Bytes {
         /// What they should be.
         what: &'static str,

@@ -86,7 +86,7 @@ mod tests {
         let refused =
             |kind, bytes: &[u8]| read::<(f64, String)>(kind, bytes).unwrap_err().to_string();
         let other = refused(Kind::MomentsState, &bytes);
-        assert_eq!(other, "not readable as moments: they hold feature sums");
+        assert_eq!(other, "cannot be decoded as moments: they hold feature sums");
         for cut in [0, 1] {
             assert!(refused(Kind::SumsState, &bytes[..cut]).contains("nothing to read"));
         }

@@ -1,6 +1,6 @@
-"""PyTorch: attention by features with gradients, as a function and as a module.
+"""PyTorch: feature attention with gradients, as a function and as a module.
 
-On CPU tensors the Rust engine computes, without copies; on other devices plain torch operations do.
+The Rust engine computes CPU tensors without copies; other devices use plain torch operations.
 """
 
 from ._attention import favor_attention, fit_maps

@@ -56,16 +56,16 @@ def favor_attention(
     exact_heads: Sequence[int] = (),
     implementation: Implementation = "auto",
 ) -> Tensor:
-    """Attention by features over ``[batch, heads, length, dim]``, linear in the length.
+    """Feature attention over ``[batch, heads, length, dim]``, linear in the length.
 
     The arguments before the star are those of ``scaled_dot_product_attention``. A mask may hide keys
     (``[batch, keys]``, or any shape with a query axis of one), not pairs.
 
-    maps: from ``fit_maps`` or ``pack``, with the scale in them. Without maps they are fitted to this
-        call's queries and keys, which causal attention refuses: it would see the future.
-    near, global_keys, routed: keys that are exact, as in ``favor_sharp.attention``; on the CPU only.
+    maps: from ``fit_maps`` or ``pack``; they include the scale. By default, maps are fitted to this call's
+        queries and keys, which is an error for causal attention, since it would see the future.
+    near, global_keys, routed: exact keys, as in ``favor_sharp.attention``; on the CPU only.
     exact_heads: heads to compute exactly, where features are not accurate enough.
-    implementation: ``"rust"`` and ``"torch"`` insist on the engine or on plain torch operations.
+    implementation: ``"rust"`` or ``"torch"`` forces the engine or plain torch operations.
     """
     if dropout_p:
         raise ValueError("dropout_p: there are no attention weights to drop; drop outputs instead")

@@ -27,14 +27,14 @@ class FavorAttention(nn.Module):
     loads; weights are not returned, because they never exist, and dropout acts on the outputs. Masks
     hide keys; pairs only by ``is_causal`` or a causal ``attn_mask``.
 
-    Every ``redraw`` calls in training mode (``None``: only once) the maps are drawn again and fitted to a
-    running average of the statistics, which keeps ``keep`` per call; the other calls and evaluation use
-    them as they are. Causal calls use statistics of earlier calls alone. Before the first call in
-    training mode, or ``calibrate``, maps know nothing of the data: right on average, but noisier. All of
-    this is in buffers, as the bytes of files: what they hold decides, whoever wrote it.
+    Every ``redraw`` calls in training mode (``None``: only once), the maps are drawn again and fitted to a
+    running average of the statistics, with decay ``keep`` per call; all other calls use them unchanged.
+    Causal calls only use statistics of earlier calls. Before the first call in training mode or
+    ``calibrate``, maps are not fitted to any data: still unbiased, but noisier. All of this state is in
+    buffers, which take precedence over the arguments.
 
-    ``near``, ``global_keys`` and ``routed`` are keys that are exact, as in ``favor_sharp.attention``; they are
-    not in the buffers. On the CPU only. Loading maps that were learned with others gives a warning.
+    ``near``, ``global_keys`` and ``routed`` are exact keys, as in ``favor_sharp.attention``, on the CPU only.
+    They are not in the buffers; loading maps learned with different exact keys gives a warning.
     """
 
     # torch's TransformerEncoderLayer computes exact attention itself, without a call of this module,
@@ -192,11 +192,11 @@ class FavorAttention(nn.Module):
     ) -> list[HeadReport]:
         """Fits the maps to the inputs of a call, and begins the statistics with them.
 
-        With ``learn`` the maps are then learned, for the module's own exact keys and for causal calls or
-        others, and what each is worth is returned. They are learned from the first 512 tokens of a
-        sequence and from at most 131072 tokens in all; sequences that are padding alone are left out. The
-        next draw in training mode replaces them; ``redraw=None`` keeps them. ``steps`` and ``progress``
-        are those of ``favor_sharp.learn_maps``. A call that is interrupted changes nothing.
+        With ``learn``, the maps are then learned for the module's exact keys, causal or not, and a report
+        per head is returned. They are learned from the first 512 tokens of each sequence and from at most
+        131072 tokens in total; sequences that are all padding are skipped. The next draw in training mode
+        replaces them; ``redraw=None`` keeps them. ``steps`` and ``progress`` are those of
+        ``favor_sharp.learn_maps``. An interrupted call changes nothing.
         """
         if not self.batch_first:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))

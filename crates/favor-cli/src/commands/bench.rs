@@ -13,18 +13,18 @@ const EXAMPLES: &str = "Examples:
   favor bench --work forward,causal,decode --length 16384 --features 64 --near 16 --routed 4x8
   favor bench --work product --length 1000000 --dim 16 --heads 1 --features 256 --json";
 
-/// Measure the engine on this machine: time, extra memory and error of each kind of work.
+/// Benchmark this machine: time, extra memory and error of each kind of work.
 ///
-/// Times are the best of several runs; with the defaults the whole takes about a minute.
+/// Times are the best of several runs. With the defaults, it takes about a minute.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Kinds of work: forward, backward, causal, causal_backward, exact, exact_causal,
-    /// exact_backward, decode, product, with commas; all of these by default. Or sgemm, a matrix
-    /// product by faer to compare with
+    /// Comma-separated kinds of work: forward, backward, causal, causal_backward, exact,
+    /// exact_causal, exact_backward, decode, product; all of these by default. Also sgemm, a
+    /// matrix product by faer for comparison
     #[arg(long, value_name = "NAME,…")]
     work: Option<List<Work>>,
-    /// Tokens, or points on each side of a product
+    /// Sequence lengths, or the number of points on each side of a product
     #[arg(long, value_name = "L,…", default_value_t = List(BenchOptions::default().lengths))]
     length: List<usize>,
     /// Numbers of features
@@ -33,31 +33,31 @@ pub(crate) struct Arguments {
     /// Dimension of keys and values
     #[arg(long, value_name = "D", default_value_t = BenchOptions::default().dim)]
     dim: usize,
-    /// Heads
+    /// Number of heads
     #[arg(long, value_name = "H", default_value_t = BenchOptions::default().heads)]
     heads: usize,
-    /// The family of the maps
+    /// Family of the feature maps
     #[arg(long, value_name = "NAME", default_value_t = BenchOptions::default().family)]
     family: favor::Family,
-    /// Attend exactly to keys at most this far from the query, beside the features
+    /// Attend exactly to keys at most this far from the query, in addition to the features
     #[arg(long, value_name = "W", default_value_t = 0)]
     near: usize,
-    /// Attend exactly to the members of the slots that a query prefers, slots × members
+    /// Attend exactly to the members of each query's preferred slots, slots × members
     #[arg(long, value_name = "SxM")]
     routed: Option<Routed>,
-    /// Attend exactly to this many keys from every query
+    /// Number of keys that every query attends to exactly
     #[arg(long, value_name = "N", default_value_t = 0)]
     global: usize,
-    /// Threads; all cores by default
+    /// Number of threads [default: all cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Runs of each measurement, more if they are short; the best counts
+    /// Runs per measurement, more if they are short; the best one counts
     #[arg(long, value_name = "N", default_value_t = BenchOptions::default().runs)]
     runs: usize,
     /// Print JSON at full precision instead of a table
     #[arg(long)]
     json: bool,
-    /// Decides data and draws
+    /// Seed for data and random features
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }

@@ -5,7 +5,7 @@ use crate::terminal;
 use favor_cluster::{ExecutorOptions, SchedulerOptions, serve_executor, serve_scheduler};
 use std::path::PathBuf;
 
-const EXAMPLES: &str = "Example, each line in a terminal of its own:
+const EXAMPLES: &str = "Example, each line in its own terminal:
   favor cluster scheduler
   favor cluster executor --scheduler 127.0.0.1:50050
   favor cluster executor --scheduler 127.0.0.1:50050
@@ -13,9 +13,10 @@ const EXAMPLES: &str = "Example, each line in a terminal of its own:
 
 /// Run the processes of a cluster: one scheduler and any number of executors.
 ///
-/// They have the functions of favor built in and work for favor fit, predict, evaluate and update with
-/// --cluster.
-/// There is no password: let them listen only where everyone is trusted.
+/// favor's functions are built into them. Commands such as favor fit and favor predict use the
+/// cluster when --cluster is given.
+///
+/// There is no authentication: listen only on networks where everyone is trusted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -29,39 +30,38 @@ enum Process {
     Executor(Executor),
 }
 
-/// Take work from clients and hand it to executors.
+/// Accept jobs from clients and distribute them to executors.
 #[derive(Debug, clap::Args)]
 struct Scheduler {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050")]
     bind: String,
-    /// Give the tasks of an executor to others after so many seconds without a word from it
+    /// Reassign an executor's tasks after this many seconds of silence
     #[arg(long, value_name = "SECONDS", default_value_t = 30,
         value_parser = clap::value_parser!(u64).range(6..))]
     executor_timeout: u64,
 }
 
-/// Ask a scheduler for work and do it.
+/// Fetch tasks from a scheduler and run them.
 #[derive(Debug, clap::Args)]
 struct Executor {
-    /// The scheduler
+    /// Address of the scheduler
     #[arg(long, value_name = "HOST:PORT")]
     scheduler: String,
-    /// Where to listen for those who fetch results: other executors and clients; port 0 takes a
-    /// free one
+    /// Address where other executors and clients fetch results; port 0 picks a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     bind: String,
-    /// The name under which others reach this executor; the address that the scheduler sees by
-    /// default
+    /// Host name under which others reach this executor [default: the address that the scheduler
+    /// sees]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// Tasks at a time; all cores by default
+    /// Tasks to run at a time [default: all cores]
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
-    /// The folder for results of tasks until their job ends; a temporary one by default
+    /// Folder that keeps task results until their job ends [default: a temporary folder]
     #[arg(long, value_name = "FOLDER")]
     work: Option<PathBuf>,
-    /// How long to wait for the scheduler
+    /// How long to wait for the scheduler to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     wait: u64,
 }

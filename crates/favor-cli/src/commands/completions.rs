@@ -9,11 +9,11 @@ const EXAMPLES: &str = "Examples:
   favor completions zsh > ~/.zfunc/_favor
   favor completions fish > ~/.config/fish/completions/favor.fish";
 
-/// Print a script by which a shell completes commands and options.
+/// Print a shell completion script.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The shell
+    /// Shell to complete in
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }

@@ -15,17 +15,17 @@ const FURTHER: &str = "favor inspect --queries q.npy --keys k.npy --values v.npy
 favor reproduce variance
 favor help";
 
-/// Show the three jobs of the library on synthetic data, as one page to look at.
+/// Show what the library does on synthetic data, as an HTML page.
 ///
-/// Kernel products, kernel classification and attention, exact against approximate, for all
-/// families. Needs no data and no network.
+/// Compares exact and approximate kernel products, kernel classification and attention for all
+/// families. Needs neither data nor a network.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The page to write
+    /// Page to write
     #[arg(long, value_name = "FILE.html", default_value = "favor-report.html")]
     out: PathBuf,
-    /// Decides the data and all draws
+    /// Seed for data and random features
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }

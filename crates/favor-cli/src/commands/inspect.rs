@@ -18,50 +18,50 @@ const EXAMPLES: &str = "Examples:
   favor inspect --queries x.csv --keys x.csv --alpha -0.5 --families sde,balanced --json
   favor inspect --maps maps.safetensors --queries q.npy --keys k.npy --values v.npy";
 
-/// Say what random features are worth on given queries and keys.
+/// Measure how accurate random features are on your queries and keys.
 ///
-/// For every head and family: the variance of the features in closed form, how many features an
-/// error of 10 % needs, what was measured, and what to do. Files end in .npy, .npz, .safetensors or
-/// .csv and hold rows × columns or heads × rows × columns.
+/// Reports, for every head and family, the closed-form variance of the features, the number of
+/// features needed for an error of 10 %, the measured error, and a recommendation. Files are .npy,
+/// .npz, .safetensors or .csv with rows × columns or heads × rows × columns.
 ///
-/// With --maps: what maps are worth that are there already, as favor learn makes them. Arrays then
-/// hold heads × tokens × columns or sequences × heads × tokens × columns.
+/// With --maps, measures existing maps, such as those that favor learn writes. Arrays are then
+/// heads × tokens × columns or sequences × heads × tokens × columns.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Queries, as in q.npy, or file:array as in qkv.npz:q
+    /// Queries: a file such as q.npy, or file:array such as qkv.npz:q
     #[arg(long, value_name = "FILE")]
     queries: String,
-    /// Keys, with as many heads and columns as the queries, as in k.npy
+    /// Keys, with as many heads and columns as the queries
     #[arg(long, value_name = "FILE")]
     keys: String,
-    /// Values, one row per key: adds the error of the attention output, as in v.npy
+    /// Values, one row per key; adds the error of the attention output
     #[arg(long, value_name = "FILE")]
     values: Option<String>,
-    /// Measure the maps of this file instead, with the keys exact that they were learned with
+    /// Measure the maps in this file instead, with the exact keys they were learned with
     #[arg(long, value_name = "FILE.safetensors")]
     #[arg(conflicts_with_all = ["alpha", "features", "families", "attention", "scale", "plot", "seed"])]
     maps: Option<PathBuf>,
-    /// With --maps: the width of the window, instead of what the maps were learned with
+    /// With --maps: width of the exact window, instead of the one the maps were learned with
     #[arg(long, value_name = "W", requires = "maps")]
     near: Option<usize>,
-    /// With --maps: slots × members that are exact, as in 4x8
+    /// With --maps: slots × members to attend to exactly, as in 4x8
     #[arg(long, value_name = "SxM", requires = "maps")]
     routed: Option<Routed>,
-    /// With --maps: keys that are exact for every query
+    /// With --maps: number of keys that every query attends to exactly
     #[arg(long, value_name = "N", requires = "maps")]
     global: Option<usize>,
-    /// With --maps: queries see only keys that are not later
+    /// With --maps: causal attention; queries see only keys that are not later
     #[arg(long, requires = "maps")]
     causal: bool,
-    /// The kernel exp(A‖x‖² + xᵀy + A‖y‖²): 0 is softmax, -0.5 the Gaussian
+    /// A in the kernel exp(A‖x‖² + xᵀy + A‖y‖²): 0 is softmax, -0.5 is Gaussian
     #[arg(long, value_name = "A", default_value_t = 0.0, allow_negative_numbers = true)]
     alpha: f64,
-    /// Numbers of features to measure at, as in 64,256
+    /// Numbers of features to measure, as in 64,256
     #[arg(long, value_name = "M,…", default_value = "64,256", value_delimiter = ',')]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_FEATURES as u64))]
     features: Vec<usize>,
-    /// Families to compare: all, or names with commas, as in sde,balanced
+    /// Families to compare: all, or a comma-separated list such as sde,balanced
     #[arg(long, value_name = "NAME,…", default_value = "all", value_parser = families)]
     families: List<Family>,
     /// Multiply queries and keys by d^(-1/4), as attention does
@@ -73,10 +73,10 @@ pub(crate) struct Arguments {
     /// Print JSON at full precision instead of tables
     #[arg(long)]
     json: bool,
-    /// Draw the variances as a figure, as in variance.svg
+    /// Plot the variances to this file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Decides all draws and samples
+    /// Seed for random features and samples
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }

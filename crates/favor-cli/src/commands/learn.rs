@@ -23,74 +23,77 @@ const EXAMPLES: &str = "Examples:
 
 /// Learn feature maps from the queries and keys of attention heads.
 ///
-/// A map starts at the closed form and descends the divergence between exact weights and its own;
-/// what is kept is never worse on held-out sequences, measured at up to 256 queries of each, than
-/// the start. Files end in .npy, .npz or
-/// .safetensors and hold heads × tokens × columns or sequences × heads × tokens × columns. A single
-/// sequence is cut into pieces. Queries and keys are multiplied by d^(-1/4), as attention does.
+/// A map starts from the closed form and learns by gradient descent on the divergence between the
+/// exact attention weights and its own. The result is never worse than the start on held-out
+/// sequences, measured at up to 256 queries per sequence.
+///
+/// Files are .npy, .npz or .safetensors with heads × tokens × columns or sequences × heads × tokens
+/// × columns. A single sequence is cut into pieces. Queries and keys are multiplied by d^(-1/4), as
+/// in attention.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Queries, as in q.npy, or file:array as in qkv.npz:q
+    /// Queries: a file such as q.npy, or file:array such as qkv.npz:q
     #[arg(long, value_name = "FILE")]
     queries: String,
     /// Keys, with as many sequences, heads and columns as the queries
     #[arg(long, value_name = "FILE")]
     keys: String,
-    /// Values, one per key: errors are then those of outputs, and of weights otherwise
+    /// Values, one per key; with them, errors are those of outputs, otherwise of weights
     #[arg(long, value_name = "FILE")]
     values: Option<String>,
     /// Number of features
     #[arg(long, value_name = "M", default_value_t = 64)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_FEATURES as u64))]
     features: usize,
-    /// The family that learning starts from
+    /// Family that learning starts from
     #[arg(long, value_name = "NAME", default_value = "balanced")]
     family: Family,
-    /// Keys that are exact: those at most so far from the query
+    /// Attend exactly to keys at most this far from the query
     #[arg(long, value_name = "W", default_value_t = 16)]
     near: usize,
-    /// Keys that are exact: the members of the slots that a query prefers, slots × members
+    /// Attend exactly to the members of each query's preferred slots, slots × members
     #[arg(long, value_name = "SxM")]
     routed: Option<Routed>,
-    /// Keys that are exact for every query
+    /// Number of keys that every query attends to exactly
     #[arg(long, value_name = "N", default_value_t = 0)]
     global: usize,
-    /// Queries see only keys that are not later
+    /// Causal attention: queries see only keys that are not later
     #[arg(long)]
     causal: bool,
-    /// The part of the sequences that is held out
+    /// Fraction of the sequences to hold out
     #[arg(long, value_name = "PART", default_value_t = LearnOptions::new().holdout)]
     holdout: f64,
-    /// Steps of learning; 0 keeps the closed form
+    /// Training steps; 0 keeps the closed form
     #[arg(long, value_name = "N", default_value_t = LearnOptions::new().steps)]
     steps: usize,
-    /// Sequences per step; by default as many as have about 1024 tokens together, at least four
+    /// Sequences per step [default: about 1024 tokens' worth, at least four]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// The largest rate of learning
+    /// Peak learning rate
     #[arg(long, value_name = "RATE", default_value_t = LearnOptions::new().rate)]
     rate: f64,
-    /// Threads; all cores by default. No result depends on it
+    /// Number of threads [default: all cores]; results do not depend on it
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Decides the draw, what is held out, and the order of the rest
+    /// Seed for random features, the held-out sequences and the order of the others
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// The maps, one per head
+    /// File to write the maps to, one per head
     #[arg(long, value_name = "FILE.safetensors", value_parser = maps_path)]
     out: PathBuf,
-    /// For each head, take the cheapest of features and exact keys up to those given, or exact attention,
-    /// whose relative error on held-out sequences is at most this
+    /// For each head, choose the cheapest setting with at most this relative error on held-out
+    /// sequences: any features and exact keys up to those given, or exact attention
     #[arg(long, value_name = "ERROR", conflicts_with_all = ["operations", "html"])]
     tolerance: Option<f64>,
-    /// The same with as little error as this many multiply-adds per token and head, on average, allow
+    /// The same, but with the least error that this many multiply-adds per token and head allow on
+    /// average
     #[arg(long, value_name = "N", conflicts_with = "html")]
     operations: Option<f64>,
     /// Print JSON at full precision instead of a table
     #[arg(long)]
     json: bool,
-    /// A page with the table, pictures of the weights, and error against cost
+    /// Also write a page with the table, plots of the weights, and error against cost
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
 }
@@ -100,7 +103,7 @@ fn maps_path(text: &str) -> Result<PathBuf, String> {
     if path.extension().is_some_and(|e| e == "safetensors") {
         Ok(path)
     } else {
-        Err("maps are written to a file that ends in .safetensors".to_owned())
+        Err("the file name must end in .safetensors".to_owned())
     }
 }
 
@@ -165,7 +168,7 @@ impl Arguments {
         }
         let next = found
             .warning()
-            .unwrap_or_else(|| format!("Measure them on other data: {}", self.to_measure()));
+            .unwrap_or_else(|| format!("To measure them on other data: {}", self.to_measure()));
         let maps = self.out.display();
         terminal::print(&format!("{}\nThe maps are in {maps}. {next}\n", found.to_text()))
     }

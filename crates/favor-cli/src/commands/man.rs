@@ -10,11 +10,11 @@ const EXAMPLES: &str = "Examples:
   favor man | man -l -
   favor man reproduce uci > favor-reproduce-uci.1";
 
-/// Print the manual page of favor or of one of its commands.
+/// Print the manual page for favor or one of its commands.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The command, favor itself if none is given
+    /// Command to describe [default: favor itself]
     #[arg(value_name = "COMMAND")]
     path: Vec<String>,
 }

@@ -11,15 +11,15 @@ const EXAMPLES: &str = "Examples:
   favor near --queries qkv.npz:q --keys qkv.npz:k --values qkv.npz:v
   favor near --queries q.npy --keys k.npy --values v.npy --causal --windows 0,64 --plot near.svg";
 
-/// Measure what exact neighbours around each query do to the error of attention.
+/// Measure how exact attention to nearby keys reduces the error.
 ///
-/// Keys within the window count exactly, all others by features, in one normalisation. Next to it
-/// stand the window alone and the plain mean of the values. Queries and keys are multiplied by
-/// d^(-1/4), as attention does; the maps are fitted to each head.
+/// Keys within the window are exact and all others go through features, under one normalisation.
+/// For comparison: the window alone, and the plain mean of the values. Queries and keys are
+/// multiplied by d^(-1/4), as in attention. The maps are fitted to each head.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Queries, as in q.npy, or file:array as in qkv.npz:q
+    /// Queries: a file such as q.npy, or file:array such as qkv.npz:q
     #[arg(long, value_name = "FILE")]
     queries: String,
     /// Keys, one per query
@@ -28,25 +28,25 @@ pub(crate) struct Arguments {
     /// Values, one per key
     #[arg(long, value_name = "FILE")]
     values: String,
-    /// Widths of the near field: keys before and behind each query
+    /// Window widths: number of keys before and after each query
     #[arg(long, value_name = "W,…", default_value_t = List(NearOptions::default().widths))]
     windows: List<usize>,
     /// Number of features
     #[arg(long, value_name = "M", default_value_t = NearOptions::default().features)]
     features: usize,
-    /// The family of the maps
+    /// Family of the feature maps
     #[arg(long, value_name = "NAME", default_value_t = NearOptions::default().family)]
     family: favor::Family,
-    /// Queries see only keys that are not later
+    /// Causal attention: queries see only keys that are not later
     #[arg(long)]
     causal: bool,
     /// Print JSON at full precision instead of a table
     #[arg(long)]
     json: bool,
-    /// Draw the errors as a figure, as in near.svg
+    /// Plot the errors to this file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Decides the draws
+    /// Seed for random features
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }

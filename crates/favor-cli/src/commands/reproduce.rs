@@ -14,7 +14,7 @@ const EXAMPLES: &str = "Examples:
   favor reproduce uci
   favor reproduce uci --sets wifi,car --seeds 5";
 
-/// Repeat an experiment of the paper.
+/// Reproduce an experiment from the paper.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -34,43 +34,43 @@ enum Experiment {
 
 /// Compare the variances of all families on six kinds of data (Figures 1 and 5).
 ///
-/// Writes variance.csv and variance.svg and prints the paper's findings next to ours. The kinds of
-/// data that need image files are left out, and named, when the files are not there.
+/// Writes variance.csv and variance.svg and prints the paper's findings next to ours. Data that
+/// needs image files is skipped, and reported, if the files are missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct Variance {
     /// Folder with mnist/ and cifar10/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder for variance.csv and variance.svg; made if it is not there
+    /// Output folder for variance.csv and variance.svg; created if missing
     #[arg(long, value_name = "DIR", default_value = "favor-variance")]
     out: PathBuf,
 }
 
-/// Compare the families in kernel classification on eight UCI sets (Figure 6).
+/// Compare the families in kernel classification on eight UCI data sets (Figure 6).
 ///
 /// Writes uci.csv and uci.svg and prints the accuracies, the ranking and the paper's findings
-/// next to ours. The whole takes a few minutes.
+/// next to ours. Takes a few minutes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct Uci {
-    /// Folder with uci8/, which holds the files of the sets [default: $FAVOR_DATA, else data]
+    /// Folder with uci8/, which holds the data sets [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder for uci.csv and uci.svg; made if it is not there
+    /// Output folder for uci.csv and uci.svg; created if missing
     #[arg(long, value_name = "DIR", default_value = "favor-uci")]
     out: PathBuf,
-    /// Sets: abalone, banknote, car, yeast, cmc, nursery, wifi, chess, with commas; or all
+    /// Comma-separated data sets: abalone, banknote, car, yeast, cmc, nursery, wifi, chess; or all
     #[arg(long, value_name = "NAME,…", default_value = "all", value_parser = sets)]
     sets: List<Set>,
-    /// Draws of random features that accuracies are averaged over
+    /// Number of draws of random features to average accuracies over
     #[arg(long, value_name = "N", default_value_t = UciOptions::paper().seeds)]
     seeds: u64,
-    /// What stands for the queries when features are fitted: the training points, or the queries
-    /// themselves, without their classes
+    /// Which points represent the queries when features are fitted: training, or queries (without
+    /// their classes)
     #[arg(long, value_name = "WHICH", default_value = "training", value_parser = moments)]
     moments: QueryMoments,
-    /// Decides the division of the sets and all draws
+    /// Seed for the splits and random features
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -109,7 +109,7 @@ impl Variance {
         drop(bar);
         let mut text = found.to_text(&self.out);
         if found.missing.is_some() {
-            text.push_str("choose the folder of the images with --data or FAVOR_DATA\n");
+            text.push_str("set the folder of the images with --data or FAVOR_DATA\n");
         }
         terminal::print(&text)
     }

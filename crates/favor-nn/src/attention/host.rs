@@ -192,7 +192,7 @@ impl HostView {
         if super::on_host(&tensor) {
             return Ok(Self(plain(&tensor.try_into_primitive::<Flex>().map_err(foreign)?)));
         }
-        let unread = |e| Error::invalid("attention", format!("the device gave no numbers: {e:?}"));
+        let unread = |e| Error::invalid("attention", format!("cannot be read from device: {e:?}"));
         let data = tensor.try_into_data_dtype(DType::F32).map_err(unread)?;
         Ok(Self(HostTensor::from_data(data)))
     }

@@ -243,7 +243,7 @@ pub fn run_cell<G: Grid>(grid: &G, number: usize, watch: Watch<'_>) -> Result<()
 /// The results of all cells, once each has one.
 fn all<G: Grid>(grid: &G, cells: &[G::Cell]) -> Result<Vec<Kept<G>>> {
     let one = |cell: &G::Cell| {
-        let missing = || Error::file(grid.place(cell), "the result is not there");
+        let missing = || Error::file(grid.place(cell), "the result is missing");
         known(grid, cell)?.ok_or_else(missing)
     };
     cells.iter().map(one).collect()

@@ -140,8 +140,7 @@ impl Column {
             DataType::Timestamp(..) => ColumnKind::Time { clock: true },
             t if is_text(t) => ColumnKind::Text { categories: vec![] },
             other => {
-                let reason =
-                    format!("is of type {other}, which is no number, boolean, text or date");
+                let reason = format!("is of type {other}, not a number, boolean, text or date");
                 return Err(Error::mendable(name, reason, Remedy::Ignore));
             }
         };

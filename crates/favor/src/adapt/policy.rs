@@ -94,7 +94,7 @@ impl MapPolicy {
 
     pub(super) fn check(&self) -> Result<()> {
         if self.redraw == Redraw::Every(0) {
-            return Err(Error::invalid("redraw", "every 0 calls makes no sense; every call is 1"));
+            return Err(Error::invalid("redraw", "must be at least 1, to redraw at every call"));
         }
         match self.statistics {
             Statistics::Running { keep } if !(0.0..=1.0).contains(&keep) => {

@@ -6,33 +6,33 @@ use crate::terminal::Bar;
 use favor_speech::run::{EvaluateRequest, evaluate};
 use std::path::PathBuf;
 
-/// Count the errors of a model on a manifest.
+/// Compute error rates of a model on a manifest.
 ///
-/// Texts are compared in lower case and without punctuation. Word error rate: words replaced, missing
-/// and added, by words said. Normalised: the same, by words said and words added, so that it is never
-/// above one. In parentheses: where the rate lies in 95 of 100 samples of utterances drawn with
-/// replacement.
+/// Texts are compared in lower case and without punctuation. The word error rate is the number of
+/// words replaced, missing and added, divided by the number of words said. The normalised rate
+/// divides by words said plus words added, so it never exceeds one. Parentheses hold 95 % bootstrap
+/// intervals over utterances.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  favor asr evaluate an4 --data speech/an4/test.jsonl --beam 8")]
 pub(crate) struct Arguments {
     /// Folder of the model
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// The manifest
+    /// Manifest to evaluate on
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// Replace the attention by the one of --attention and --features
+    /// Replace the model's attention with that of --attention and --features
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
     attention: AttentionArguments,
-    /// Follow so many texts; 1: greedy
+    /// Beam width; 1 is greedy decoding
     #[arg(long, value_name = "N", default_value_t = 1)]
     beam: usize,
-    /// Print every utterance with an error: what was said, and what was heard
+    /// Print every utterance with an error: what was said and what was recognised
     #[arg(long)]
     list: bool,
-    /// Decides the samples of the ranges
+    /// Seed for the intervals and random features
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }

@@ -6,19 +6,19 @@ use favor_io::data::data_folder;
 use favor_speech::{Corpus, import};
 use std::path::PathBuf;
 
-/// Turn a public corpus into files and manifests.
+/// Convert a public corpus to audio files and manifests.
 ///
-/// A manifest is a file of JSON lines, {"path": …, "text": …, "duration": …}, with paths relative to
-/// its folder. Write one for speech of your own.
+/// A manifest is a file of JSON lines, {"path": …, "text": …, "duration": …}, with paths relative
+/// to its folder. To use your own speech, write one for it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  favor asr import an4 --out speech")]
 pub(crate) struct Arguments {
-    /// an4, fsdd, audiomnist, ljspeech, or digits: strings of those of fsdd and audiomnist
+    /// an4, fsdd, audiomnist, ljspeech, or digits: strings of digits from fsdd and audiomnist
     corpus: Corpus,
     /// Folder with speech/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder in which one of the corpus's name is made
+    /// Output folder; a subfolder named after the corpus is created in it
     #[arg(long, value_name = "DIR", default_value = "favor-speech")]
     out: PathBuf,
 }

@@ -10,21 +10,21 @@ const EXAMPLES: &str = "Example:
   favor asr nst --labelled speech/fsdd/train.jsonl --unlabelled speech/audiomnist/unlabelled.jsonl \\
     --test speech/audiomnist/all.jsonl --epochs 10 --out students";
 
-/// Train noisy students: learn from utterances without labels too.
+/// Train noisy students, which also learn from unlabelled utterances.
 ///
 /// A teacher learns from the labelled utterances and labels the others. A student learns from the
-/// labelled ones and from those of which the teacher was sure, all changed at random; then it is the
-/// teacher of the next. Ctrl-C saves and stops; the same command goes on.
+/// labelled ones and those the teacher was sure of, all augmented at random, and becomes the
+/// teacher of the next student. Ctrl-C saves and stops; run the same command again to resume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Manifest with texts
+    /// Manifest of labelled utterances
     #[arg(long, value_name = "FILE")]
     labelled: PathBuf,
-    /// Manifest without; texts in it are not looked at
+    /// Manifest of unlabelled utterances; any texts in it are ignored
     #[arg(long, value_name = "FILE")]
     unlabelled: PathBuf,
-    /// Manifest to be judged by
+    /// Manifest to evaluate on
     #[arg(long, value_name = "FILE")]
     test: Option<PathBuf>,
     #[command(flatten)]
@@ -33,16 +33,16 @@ pub(crate) struct Arguments {
     redraw: Redraw,
     #[command(flatten)]
     training: TrainingArguments,
-    /// Students after the first teacher
+    /// Number of students after the first teacher
     #[arg(long, value_name = "N", default_value_t = usual().generations)]
     generations: u64,
-    /// Leave out labels of which the teacher was less sure, from 0 to 1
+    /// Least confidence of the teacher for a label to be used, from 0 to 1
     #[arg(long, value_name = "P", default_value_t = usual().confidence)]
     confidence: f64,
-    /// Folder for a folder of each generation; made if it is not there
+    /// Output folder, with one subfolder per generation; created if missing
     #[arg(long, value_name = "DIR", default_value = "favor-nst")]
     out: PathBuf,
-    /// Decides weights, order, dropout, changes of utterances and draws
+    /// Seed for weights, order, dropout, augmentation and random features
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }

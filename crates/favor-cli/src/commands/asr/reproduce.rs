@@ -15,48 +15,50 @@ const EXAMPLES: &str = "Examples:
   favor reproduce speech --modes trans --attentions exact,sde,ge --features 8 --seeds 1
   favor reproduce speech --corpus digits --kernel 1 --modes trans,replaced --attentions exact,mean,sde,ge";
 
-/// Compare the attentions in speech recognition (Figure 7).
+/// Compare attention kinds in speech recognition (Figure 7).
 ///
-/// Every attention is trained with the same settings: on all labels (trans), and with half of them hidden
-/// by noisy students (nst); or it is put into the model that was trained with exact attention, and nothing is
-/// trained after (replaced; learned maps too). mean, the plain mean of the values, is a control: attention
-/// matters where it is far behind. Says beforehand how long each cell takes, and writes
-/// speech.csv, speech.md and speech.svg. Ctrl-C saves and stops; the same command goes on.
+/// Every kind is trained with the same settings: on all labels (trans), or with half of them hidden
+/// and noisy student training (nst). Or it replaces the attention of a model trained with exact
+/// attention, without further training (replaced; learned maps too). mean, the plain mean of the
+/// values, is a control: where it is far behind, attention matters.
+///
+/// Estimates how long each cell takes, then writes speech.csv, speech.md and speech.svg. Ctrl-C
+/// saves and stops; run the same command again to resume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// an4, fsdd or digits
+    /// Corpus: an4, fsdd or digits
     #[arg(long, value_name = "NAME", default_value_t = usual().corpus)]
     corpus: Corpus,
-    /// trans, nst and replaced, with commas
+    /// Comma-separated modes: trans, nst, replaced
     #[arg(long, value_name = "NAME,…", default_value_t = List(usual().modes))]
     modes: List<Mode>,
-    /// Attentions, with commas
+    /// Comma-separated kinds of attention
     #[arg(long, value_name = "NAME,…", default_value_t = List(usual().attentions))]
     attentions: List<Attention>,
-    /// Numbers of features, with commas
+    /// Comma-separated numbers of features
     #[arg(long, value_name = "M,…", default_value_t = List(usual().features))]
     features: List<usize>,
-    /// Seeds of each cell, from 0
+    /// Number of seeds per cell, starting from 0
     #[arg(long, value_name = "N", default_value_t = usual().seeds)]
     seeds: u64,
     #[command(flatten)]
     training: TrainingArguments,
     #[command(flatten)]
     redraw: Redraw,
-    /// Students after the first teacher (NST)
+    /// Number of students after the first teacher (nst)
     #[arg(long, value_name = "N", default_value_t = usual().generations)]
     generations: u64,
-    /// Leave out labels of which the teacher was less sure, from 0 to 1 (NST)
+    /// Least confidence of the teacher for a label to be used, from 0 to 1 (nst)
     #[arg(long, value_name = "P", default_value_t = usual().confidence)]
     confidence: f64,
-    /// Only say how long it would take
+    /// Only estimate how long it would take
     #[arg(long)]
     dry_run: bool,
     /// Folder with speech/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder for results; made if it is not there
+    /// Output folder; created if missing
     #[arg(long, value_name = "DIR", default_value = "favor-speech")]
     out: PathBuf,
 }

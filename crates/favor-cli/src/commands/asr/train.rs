@@ -14,16 +14,17 @@ const EXAMPLES: &str = "Examples:
 
 /// Train a speech recogniser.
 ///
-/// Learns from manifests of .wav, .flac or .npy (ready features) files. Prints the word error rate on
-/// the test manifest now and then and at the end; nothing is chosen by it. Writes model.safetensors and
-/// training.csv. Ctrl-C saves and stops; the same command goes on.
+/// Trains on manifests of .wav, .flac or .npy (precomputed features) files. Prints the word error
+/// rate on the test manifest at intervals and at the end; it does not influence training. Writes
+/// model.safetensors and training.csv. Ctrl-C saves and stops; run the same command again to
+/// resume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Manifests to learn from
+    /// Manifests to train on
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     data: Vec<PathBuf>,
-    /// Manifest to be judged by
+    /// Manifest to evaluate on
     #[arg(long, value_name = "FILE")]
     test: Option<PathBuf>,
     #[command(flatten)]
@@ -32,10 +33,10 @@ pub(crate) struct Arguments {
     redraw: Redraw,
     #[command(flatten)]
     training: TrainingArguments,
-    /// Folder for the model; made if it is not there
+    /// Output folder for the model; created if missing
     #[arg(long, value_name = "DIR", default_value = "favor-asr")]
     out: PathBuf,
-    /// Decides weights, order, dropout, changes of utterances and draws
+    /// Seed for weights, order, dropout, augmentation and random features
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -43,40 +44,40 @@ pub(crate) struct Arguments {
 /// How to train.
 #[derive(Debug, clap::Args)]
 pub(super) struct TrainingArguments {
-    /// What the model says one at a time: words or characters
+    /// Output units: words or characters
     #[arg(long, value_name = "NAME", default_value = "words")]
     units: Units,
-    /// tiny (3 blocks of width 96), small (4 of 144), or paper: 20 blocks of width 512 with 8 heads
+    /// Size: tiny (3 blocks of width 96), small (4 of 144), or paper (20 of width 512, 8 heads)
     #[arg(long, value_name = "NAME", default_value = "tiny")]
     size: Size,
-    /// Another width, number of blocks and number of heads
+    /// Width, number of blocks and number of heads, instead of those of --size
     #[arg(long, value_name = "W,L,H", value_parser = crate::commands::nn::pretrain::shape)]
     shape: Option<[usize; 3]>,
-    /// Frames of 40 ms that the convolution of a block sees, odd; 1 leaves all context to attention
+    /// Convolution kernel in frames of 40 ms, odd; 1 leaves all context to attention
     #[arg(long, value_name = "N")]
     kernel: Option<usize>,
-    /// How attention knows distances: rotary, none, or relative (exact attention only)
+    /// Position encoding of attention: rotary, none, or relative (exact attention only)
     #[arg(long, value_name = "NAME", default_value = "rotary", value_parser = positions)]
     positions: Positions,
-    /// Times that every utterance is heard
+    /// Number of epochs
     #[arg(long, value_name = "N", default_value_t = TrainOptions::default().epochs)]
     epochs: u64,
-    /// Utterances of a step
+    /// Utterances per step
     #[arg(long, value_name = "N", default_value_t = TrainOptions::default().batch)]
     batch: usize,
-    /// The peak of the rate, after a rise over a tenth of the steps
+    /// Peak learning rate, after a warm-up over a tenth of the steps
     #[arg(long, value_name = "R", default_value_t = TrainOptions::default().rate)]
     rate: f64,
-    /// The fraction of epochs, at the beginning, in which words are spread evenly over loud frames
+    /// Fraction of epochs, at the start, in which words are aligned evenly to the loud frames
     #[arg(long, value_name = "F", default_value_t = TrainOptions::default().spread)]
     spread: f64,
-    /// The fraction of numbers that training drops
+    /// Dropout rate
     #[arg(long, value_name = "F", default_value_t = TrainOptions::default().dropout)]
     dropout: f64,
-    /// Listen to the test utterances after so many epochs
+    /// Evaluate on the test manifest every N epochs
     #[arg(long, value_name = "N", default_value_t = TrainOptions::default().judge)]
     judge: u64,
-    /// Do not change utterances at random (speed, noise, masks)
+    /// Turn off augmentation (speed, noise, masks)
     #[arg(long)]
     no_augment: bool,
 }

@@ -10,26 +10,26 @@ const EXAMPLES: &str = "Examples:
   favor asr transcribe an4 speech/an4/features/*.npy
   favor asr transcribe digits call.wav --pieces 10";
 
-/// Print what is said in files.
+/// Transcribe audio files.
 ///
-/// With --pieces a long file is listened to piece by piece, each with two seconds to either side, in
-/// bounded memory; the text so far goes to standard error.
+/// With --pieces, a long file is transcribed piece by piece in bounded memory, each piece with two
+/// seconds of context on either side; the text so far goes to standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Folder of the model
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// .wav or .flac files, or .npy for models of ready features
+    /// .wav or .flac files, or .npy for models of precomputed features
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Follow so many texts; 1: greedy
+    /// Beam width; 1 is greedy decoding
     #[arg(long, value_name = "N", default_value_t = 1)]
     beam: usize,
-    /// Listen in pieces of so many seconds
+    /// Transcribe in pieces of this many seconds
     #[arg(long, value_name = "S")]
     pieces: Option<f64>,
-    /// Print how sure the model is, from 0 to 1
+    /// Also print the model's confidence, from 0 to 1
     #[arg(long)]
     confidence: bool,
 }

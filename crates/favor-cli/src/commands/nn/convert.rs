@@ -20,89 +20,91 @@ const EXAMPLES: &str = "Examples:
 const CARD_NOTE: &str =
     "`favor embed --model FOLDER` and `favor finetune --model FOLDER` open it as it is.";
 
-/// Convert a trained BERT to attention in linear time.
+/// Convert a trained BERT to linear-time attention.
 ///
-/// The model as it is, with exact attention, is the teacher. Each head learns a map from its own queries
-/// and keys (learn). Then the maps alone (maps), maps with values and output projections (values) and all
-/// weights (weights) are trained towards the teacher's states and outputs: any texts will do, no labels
-/// are needed. With --task the labels follow (task), beside the teacher's answers. Every stage reports how
-/// far the model is from the exact one on held-out texts, and ends early when that no longer falls.
+/// The original model, with exact attention, is the teacher. Each head first learns a map from its
+/// own queries and keys (stage learn). Then the maps alone (maps), the maps with values and output
+/// projections (values), and all weights (weights) are trained to match the teacher's hidden states
+/// and outputs; any texts will do, and no labels are needed. With --task, a last stage (task)
+/// trains on labels as well as the teacher's outputs. Every stage reports how far the model is from
+/// the exact one on held-out texts, and stops early when that distance no longer falls.
 ///
-/// The folder that is written opens in transformers; favor_sharp.safetensors beside the weights holds the
-/// maps, and README.md says what was done. Ctrl-C saves and stops; the same command goes on.
+/// The output folder opens in transformers. The maps are in favor_sharp.safetensors next to the
+/// weights, and README.md says what was done. Ctrl-C saves and stops; run the same command again to
+/// resume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Folder of the exact model, with its tokenizer
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Text files, or folders of .txt and .txt.gz files
+    /// Text files, or folders of .txt and .txt.gz files, to train on
     #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "task")]
     texts: Vec<PathBuf>,
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "texts", help = task_help())]
     task: Option<String>,
-    /// learned, a family such as balanced or sde, elu or relu
+    /// Attention: learned, a family such as balanced or sde, elu or relu
     #[arg(long, value_name = "NAME", default_value_t = usual().attention)]
     attention: Attention,
-    /// The number of features of each head
+    /// Number of features per head
     #[arg(long, value_name = "M", default_value_t = usual().features)]
     features: usize,
-    /// Attend keys at most so far from a query exactly
+    /// Attend exactly to keys at most this far from the query
     #[arg(long, value_name = "N", default_value_t = 0)]
     near: usize,
-    /// Attend exactly the members of the slots that a query prefers: slots x members
+    /// Attend exactly to the members of each query's preferred slots, slots × members
     #[arg(long, value_name = "SxR")]
     routed: Option<Routed>,
-    /// Layers to convert, from 0, with commas [default: all]
+    /// Comma-separated layers to convert, counted from 0 [default: all]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     layers: Option<Vec<usize>>,
-    /// Keep the N heads exact whose features do most harm
+    /// Keep exact the N heads whose features do the most harm
     #[arg(long, value_name = "N", default_value_t = 0)]
     keep_exact: usize,
-    /// Switch the features off, so that the exact keys stand alone: a control
+    /// Turn the features off and use the exact keys alone, as a control
     #[arg(long)]
     exact_alone: bool,
-    /// Leave stages out: learn, maps, values, weights, task, with commas
+    /// Comma-separated stages to skip: learn, maps, values, weights, task
     #[arg(long, value_name = "STAGE,…", value_delimiter = ',')]
     skip: Vec<Stage>,
     /// Solve for the output projections by least squares before training
     #[arg(long)]
     repair: bool,
-    /// Make all stages longer or shorter so that they take about this long together, as in 90s, 15m or 2h
+    /// Scale all stages so that they take about this long in total, as in 90s, 15m or 2h
     #[arg(long, value_name = "TIME")]
     budget: Option<Budget>,
-    /// Steps in which each head learns its map
+    /// Steps for each head to learn its map
     #[arg(long, value_name = "N", default_value_t = ConvertOptions::default().learn)]
     learn: u64,
-    /// Steps towards the teacher: an eighth on maps, an eighth on values, the rest on all weights
+    /// Steps of distillation: an eighth on maps, an eighth on values, the rest on all weights
     #[arg(long, value_name = "N", default_value_t = ConvertOptions::STEPS)]
     steps: u64,
-    /// Times that every example of a task is seen with its label
+    /// Epochs over the labelled examples of a task
     #[arg(long, value_name = "N", default_value_t = ConvertOptions::default().epochs)]
     epochs: u64,
-    /// Texts of a step
+    /// Texts per step
     #[arg(long, value_name = "N", default_value_t = ConvertOptions::default().batch)]
     batch: usize,
-    /// Cut texts to so many tokens
+    /// Truncate texts to this many tokens
     #[arg(long, value_name = "N", default_value_t = ConvertOptions::default().length)]
     length: usize,
-    /// The peak of the rate of the weights; maps learn 1.5 times as fast
+    /// Peak learning rate of the weights; maps learn 1.5 times as fast
     #[arg(long, value_name = "R", default_value_t = ConvertOptions::default().rate)]
     rate: f64,
     /// Folder with glue/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder for the converted model; made if it is not there
+    /// Output folder for the converted model; created if missing
     #[arg(long, value_name = "DIR", default_value = "favor-converted")]
     out: PathBuf,
-    /// Decides draws, the order of texts and dropout
+    /// Seed for random features, the order of texts and dropout
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
 
 fn task_help() -> String {
     let names = glue_tasks();
-    format!("{names}, or a file as for favor finetune; the model must be fine-tuned on it")
+    format!("Task: {names}, or a file as for favor finetune; the model must be fine-tuned on it")
 }
 
 /// A stage that can be left out.

@@ -12,13 +12,12 @@ const EXAMPLES: &str = "Examples:
   favor embed --model minilm texts.txt --out vectors.npy
   favor embed --model minilm --whole speeches/*.txt --length 32768 --attention balanced";
 
-/// Turn texts into vectors by a BERT.
+/// Embed texts with a BERT.
 ///
-/// The vector of a text is the mean of the vectors of its tokens, scaled to length one. A converted model
-/// has maps of its own; other maps of features are fitted to each text, so that its vector depends on
-/// nothing else. Texts longer than
-/// the positions of the model are cut; with a greater --length the positions are interpolated, which
-/// no model was trained for.
+/// The vector of a text is the mean of its token vectors, scaled to unit length. A converted model
+/// uses its own maps; otherwise, features are fitted to each text, so that its vector depends on
+/// nothing else. Texts longer than the model's positions are truncated; with a larger --length the
+/// positions are interpolated, which models are not trained for.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -30,22 +29,22 @@ pub(crate) struct Arguments {
     model: PathBuf,
     #[command(flatten)]
     attention: AttentionArguments,
-    /// Take each file as one text
+    /// Treat each file as one text
     #[arg(long)]
     whole: bool,
-    /// Cut texts to so many tokens [default: as many as the model has positions]
+    /// Truncate texts to this many tokens [default: the model's positions]
     #[arg(long, value_name = "N")]
     length: Option<usize>,
-    /// Texts that go through the model together; fewer of long ones
+    /// Texts per batch; fewer if they are long
     #[arg(long, value_name = "N", default_value_t = 32)]
     batch: usize,
-    /// Leave vectors as long as they are
+    /// Do not scale vectors to unit length
     #[arg(long)]
     no_normalise: bool,
-    /// The file to write, .npy or .tsv; by default numbers are printed, one line per text
+    /// File to write, .npy or .tsv [default: print one line per text]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Decides the draw of the features
+    /// Seed for random features
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -63,8 +62,8 @@ impl Arguments {
         let found = embed(&request, &|tick| bar.show(tick))?;
         drop(bar);
         for (count, what) in [
-            (found.cut, "cut to the length; see --length"),
-            (found.interpolated, "longer than the model's positions, which are interpolated"),
+            (found.cut, "truncated; see --length"),
+            (found.interpolated, "longer than the model's positions, which were interpolated"),
         ] {
             if count > 0 {
                 eprintln!("favor: {count} of {} texts are {what}", found.vectors.len());

@@ -10,12 +10,12 @@ const EXAMPLES: &str = "Examples:
   favor finetune --model minilm --task rte --attention balanced --out rte
   favor finetune --model minilm --task reviews.tsv --epochs 5";
 
-/// Teach a BERT a task of GLUE, or one of your own.
+/// Fine-tune a BERT on a GLUE task, or one of your own.
 ///
-/// Prints the score on the examples that are kept to judge by, after each epoch: Matthews'
-/// correlation for CoLA, F1 for MRPC, accuracy for RTE, SST-2 and files with a column label,
-/// Spearman's correlation for STS-B and files with a column score. The model is written in the format
-/// of transformers. Ctrl-C saves and stops; the same command goes on.
+/// Prints the score on the validation set after each epoch: Matthews correlation for CoLA, F1 for
+/// MRPC, accuracy for RTE, SST-2 and files with a label column, Spearman correlation for STS-B and
+/// files with a score column. The model is written in the format of transformers. Ctrl-C saves and
+/// stops; run the same command again to resume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -33,18 +33,18 @@ pub(crate) struct Arguments {
     /// Folder with glue/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder for the model; made if it is not there
+    /// Output folder for the model; created if missing
     #[arg(long, value_name = "DIR", default_value = "favor-finetuned")]
     out: PathBuf,
-    /// Decides new weights, the order of examples, dropout and draws
+    /// Seed for new weights, the order of examples, dropout and random features
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
 
 fn task_help() -> String {
     format!(
-        "{}, or a file of tab-separated columns whose first line names sentence (or sentence1 and sentence2) \
-         and label or score",
+        "Task: {}, or a file of tab-separated columns whose first line names sentence (or \
+         sentence1 and sentence2) and label or score",
         glue_tasks()
     )
 }
@@ -52,19 +52,19 @@ fn task_help() -> String {
 /// How to fine-tune.
 #[derive(Debug, clap::Args)]
 pub(super) struct TuningArguments {
-    /// Times that every example is seen
+    /// Number of epochs
     #[arg(long, value_name = "N", default_value_t = TuningOptions::default().epochs)]
     epochs: u64,
-    /// Examples of a step
+    /// Examples per step
     #[arg(long, value_name = "N", default_value_t = TuningOptions::default().batch)]
     batch: usize,
-    /// The peak of the rate, after a rise over a tenth of the steps
+    /// Peak learning rate, after a warm-up over a tenth of the steps
     #[arg(long, value_name = "R", default_value_t = TuningOptions::default().rate)]
     rate: f64,
-    /// Cut texts to so many tokens
+    /// Truncate texts to this many tokens
     #[arg(long, value_name = "N", default_value_t = TuningOptions::default().length)]
     length: usize,
-    /// Learn from the first examples only, for a trial
+    /// Train on the first N examples only, for a trial run
     #[arg(long, value_name = "N")]
     examples: Option<usize>,
 }

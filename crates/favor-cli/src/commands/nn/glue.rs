@@ -17,70 +17,70 @@ const EXAMPLES: &str = "Examples:
   favor reproduce glue --model minilm --rates 5e-5,1e-4,2e-4 --epochs 4,8 --jobs 2
   favor reproduce glue --model minilm --only-drop-in --features 16,64,256";
 
-/// Compare the attentions on tasks of GLUE (Table 1).
+/// Compare attention kinds on GLUE tasks (Table 1).
 ///
-/// Every attention is treated alike: the exact model is fine-tuned on a task, then converted with the same
-/// number of steps (see favor convert), then judged; random features keep one draw. Of several rates and
-/// epochs the best for exact attention are found first, on a part of the training set. An attention can have
-/// keys that are exact: learned+4+2x4 has a window of ±4 and two slots of four members, keys+4+2x4 has these
-/// keys alone.
+/// Every kind is treated alike: the exact model is fine-tuned on a task, converted with the same
+/// number of steps (see favor convert), and evaluated; random features are drawn once. If several
+/// rates or epochs are given, the best for exact attention are chosen first, on part of the
+/// training set. A kind can have exact keys: learned+4+2x4 has a window of ±4 and two slots of four
+/// members, keys+4+2x4 has these keys alone.
 ///
-/// Says beforehand how long each cell takes, and writes glue.csv and glue.md. Ctrl-C saves and stops;
-/// the same command goes on.
+/// Estimates how long each cell takes, then writes glue.csv and glue.md. Ctrl-C saves and stops;
+/// run the same command again to resume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Folder of the model to begin with
+    /// Folder of the model to start from
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
     #[arg(long, value_name = "NAME,…", default_value_t = List(usual().tasks), help = tasks_help())]
     tasks: List<Glue>,
-    /// Attentions, with commas
+    /// Comma-separated kinds of attention
     #[arg(long, value_name = "NAME,…", default_value_t = List(usual().variants))]
     attentions: List<Variant>,
-    /// Numbers of features, with commas
+    /// Comma-separated numbers of features
     #[arg(long, value_name = "M,…", default_value_t = List(usual().features))]
     features: List<usize>,
-    /// Seeds of each cell, from 0
+    /// Number of seeds per cell, starting from 0
     #[arg(long, value_name = "N", default_value_t = usual().seeds)]
     seeds: u64,
-    /// Rates of the exact model, with commas: the best is searched
+    /// Comma-separated learning rates of the exact model; the best is chosen
     #[arg(long, value_name = "R,…", default_value_t = List(usual().rates))]
     rates: List<f64>,
-    /// Epochs of the exact model, with commas: the best number is searched
+    /// Comma-separated numbers of epochs of the exact model; the best is chosen
     #[arg(long, value_name = "N,…", default_value_t = List(usual().epochs))]
     epochs: List<u64>,
-    /// Examples of a step of the exact model
+    /// Examples per step of the exact model
     #[arg(long, value_name = "N", default_value_t = usual().tuning.batch)]
     batch: usize,
-    /// Cut texts to so many tokens
+    /// Truncate texts to this many tokens
     #[arg(long, value_name = "N", default_value_t = usual().tuning.length)]
     length: usize,
-    /// Learn from the first examples only
+    /// Train on the first N examples only
     #[arg(long, value_name = "N")]
     examples: Option<usize>,
-    /// Steps in which each head learns its map
+    /// Steps for each head to learn its map
     #[arg(long, value_name = "N", default_value_t = usual().convert.learn)]
     learn: u64,
-    /// Steps of a conversion towards the exact model
+    /// Steps of distillation from the exact model
     #[arg(long, value_name = "N", default_value_t = ConvertOptions::STEPS)]
     steps: u64,
-    /// Times that a converted model sees every example with its label
+    /// Epochs over the labelled examples after distillation
     #[arg(long, value_name = "N", default_value_t = usual().convert.epochs)]
     label_epochs: u64,
-    /// Leave out the column of STS-B where the attention is replaced without any training
+    /// Skip the STS-B column where attention is replaced without any training
     #[arg(long)]
     no_drop_in: bool,
-    /// Only that column
+    /// Run that column only
     #[arg(long, conflicts_with_all = ["no_drop_in", "tasks"])]
     only_drop_in: bool,
-    /// Run so many cells at a time, each in a process with one thread; 0: one after the other
+    /// Cells to run at a time, each in its own single-threaded process; 0 runs one after another
     #[arg(long, value_name = "N", default_value_t = 0)]
     jobs: usize,
-    /// Only say how long it would take
+    /// Only estimate how long it would take
     #[arg(long)]
     dry_run: bool,
-    /// Do not say how long it takes
+    /// Skip the estimate
     #[arg(long, conflicts_with = "dry_run")]
     no_estimate: bool,
     /// Run the cell of this number alone
@@ -89,7 +89,7 @@ pub(crate) struct Arguments {
     /// Folder with glue/ [default: $FAVOR_DATA, else data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder for results; made if it is not there
+    /// Output folder; created if missing
     #[arg(long, value_name = "DIR", default_value = "favor-glue")]
     out: PathBuf,
 }
@@ -100,7 +100,7 @@ fn usual() -> GlueRequest {
 }
 
 fn tasks_help() -> String {
-    format!("Tasks: {}, with commas", glue_tasks())
+    format!("Comma-separated tasks: {}", glue_tasks())
 }
 
 impl Arguments {

@@ -18,7 +18,7 @@ use favor_nn::{Attention, LayerOptions};
 pub(super) struct AttentionArguments {
     #[arg(long, value_name = "NAME", help = kinds())]
     attention: Option<Attention>,
-    /// The number of features of each head
+    /// Number of features per head
     #[arg(long, value_name = "M", default_value_t = 128)]
     features: usize,
 }
@@ -31,13 +31,13 @@ fn glue_tasks() -> String {
 /// The names of all kinds of attention.
 fn kinds() -> String {
     let names: Vec<&str> = Attention::all().map(Attention::name).collect();
-    format!("One of {} [default: that of a converted model, else exact]", names.join(", "))
+    format!("Attention: {} [default: that of a converted model, else exact]", names.join(", "))
 }
 
 /// How maps follow a training.
 #[derive(Debug, clap::Args)]
 pub(super) struct Redraw {
-    /// Fit the maps again, with a new draw, after so many steps; 0: never
+    /// Refit the maps, with a new draw, every N steps; 0 never does
     #[arg(long, value_name = "N", default_value_t = MapPolicy::REDRAW)]
     redraw: u64,
 }

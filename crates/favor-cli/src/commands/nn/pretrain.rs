@@ -9,46 +9,46 @@ const EXAMPLES: &str = "Examples:
   favor pretrain --corpus speeches --model minilm --attention balanced --steps 500
   favor pretrain --corpus speeches --model minilm --new 256,4,8 --steps 5000 --rate 5e-4";
 
-/// Train a BERT to guess masked tokens.
+/// Pretrain a BERT to predict masked tokens.
 ///
-/// Of the tokens, 15 % are to be guessed: of these 80 % are masked, 10 % replaced and 10 % left. One
-/// piece of text in 20 is kept to judge by. The model is written in the format of transformers.
-/// Ctrl-C saves and stops; the same command goes on.
+/// The model predicts 15 % of the tokens; of these, 80 % are masked, 10 % replaced and 10 % left
+/// unchanged. One piece of text in 20 is held out for validation. The model is written in the
+/// format of transformers. Ctrl-C saves and stops; run the same command again to resume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// A folder of .txt or .txt.gz files, or one such file
     #[arg(long, value_name = "DIR")]
     corpus: PathBuf,
-    /// Folder of the model to begin with; with --new its tokenizer alone is used
+    /// Folder of the model to start from; with --new only its tokenizer is used
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// Begin with new weights of this width, number of layers and number of heads
+    /// Start from new weights with this width, number of layers and number of heads
     #[arg(long, value_name = "W,L,H", value_parser = shape)]
     new: Option<[usize; 3]>,
     #[command(flatten)]
     attention: AttentionArguments,
     #[command(flatten)]
     redraw: Redraw,
-    /// Steps in all
+    /// Total number of steps
     #[arg(long, value_name = "N", default_value_t = usual().steps)]
     steps: u64,
-    /// Pieces of text of a step
+    /// Pieces of text per step
     #[arg(long, value_name = "N", default_value_t = usual().batch)]
     batch: usize,
-    /// Tokens of a piece
+    /// Tokens per piece
     #[arg(long, value_name = "N", default_value_t = usual().length)]
     length: usize,
-    /// The peak of the rate
+    /// Peak learning rate
     #[arg(long, value_name = "R", default_value_t = usual().rate)]
     rate: f64,
-    /// The fraction of steps in which the rate rises
+    /// Fraction of the steps for warm-up
     #[arg(long, value_name = "F", default_value_t = usual().warmup)]
     warmup: f64,
-    /// Folder for the model; made if it is not there
+    /// Output folder for the model; created if missing
     #[arg(long, value_name = "DIR", default_value = "favor-pretrained")]
     out: PathBuf,
-    /// Decides new weights, the order of texts, masks, dropout and draws
+    /// Seed for new weights, the order of texts, masks, dropout and random features
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -60,7 +60,7 @@ fn usual() -> PretrainRequest {
 
 pub(in super::super) fn shape(text: &str) -> Result<[usize; 3], String> {
     let parts: Vec<usize> = text.split(',').filter_map(|p| p.trim().parse().ok()).collect();
-    parts.try_into().map_err(|_| "give width, layers and heads, as in 256,4,8".to_owned())
+    parts.try_into().map_err(|_| "expected width, layers and heads, as in 256,4,8".to_owned())
 }
 
 impl Arguments {

@@ -14,12 +14,12 @@ use std::sync::Arc;
 /// On which machines.
 #[derive(Debug, clap::Args)]
 pub(in crate::commands) struct Backend {
-    /// The scheduler of a cluster that is to do the work, as in df://HOST:50050; its executors must
-    /// see the files under the same paths
+    /// Run on the cluster with this scheduler, as in df://HOST:50050; its executors must see the
+    /// files under the same paths
     #[cfg(feature = "cluster")]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "threads")]
     cluster: Option<String>,
-    /// In how many pieces a cluster reads the table at most: a few times the number of its cores
+    /// Most pieces that a cluster reads the table in: a few times its number of cores
     #[cfg(feature = "cluster")]
     #[arg(long, value_name = "N", default_value_t = 64, requires = "cluster")]
     partitions: usize,

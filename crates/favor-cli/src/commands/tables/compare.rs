@@ -11,15 +11,15 @@ const EXAMPLES: &str = "Examples:
   favor compare model.favor today.csv
   favor compare model.favor 'july/*.parquet'";
 
-/// Say whether the rows of a table have the distribution of the rows of a model.
+/// Test whether a table has the same distribution as a model's rows.
 ///
-/// The distance is that of the mean features of both, the maximum mean discrepancy of the model's kernel;
-/// the probability is that of a distance as large if both were drawn alike. Columns that have moved are
-/// listed.
+/// The distance is the maximum mean discrepancy under the model's kernel, that is, the distance
+/// between the mean features. p is the probability of a distance at least this large if both came
+/// from one distribution. Columns that have drifted are listed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The model, as written by favor fit
+    /// Model written by favor fit
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]

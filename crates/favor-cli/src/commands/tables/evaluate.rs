@@ -12,24 +12,24 @@ const EXAMPLES: &str = "Examples:
   favor evaluate model.favor test.csv --plot reliability.svg
   favor evaluate model.favor test.parquet --json";
 
-/// Say how good a model is on a table, and the exact kernel on a sample beside it.
+/// Score a model on a table, and compare with the exact kernel on a sample.
 ///
-/// The exact kernel sees the rows that the model has kept (see favor fit --sample), and so do features
-/// for comparison: the difference of these two is what the features cost.
+/// The exact kernel is fitted to the rows that the model has kept (see favor fit --sample), and so
+/// are features: the difference between the two is the loss due to the features.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The model, as written by favor fit
+    /// Model written by favor fit
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]
     data: Data,
     #[command(flatten)]
     backend: Backend,
-    /// What to do with missing values: error, drop, mean or mark; as the model does by default
+    /// How to treat missing values: error, drop, mean or mark [default: as in the model]
     #[arg(long, value_name = "HOW")]
     missing: Option<Missing>,
-    /// Draw probabilities against frequencies as an SVG file; for classes
+    /// Plot a reliability diagram to this SVG file; for classification
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print JSON at full precision instead of text

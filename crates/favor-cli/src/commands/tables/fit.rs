@@ -17,16 +17,16 @@ const EXAMPLES: &str = "Examples:
   favor fit --sql \"select a, b, y from 'x.parquet' where a > 0\" --target y --classify
   favor fit more.csv --map-of label.favor --out more.favor";
 
-/// Fit a kernel classifier, regression or density to a table.
+/// Fit a kernel classifier, regression or density estimate to a table.
 ///
-/// Features turn the kernel into plain products: time is linear in the rows, the table is read in
-/// batches on all cores and may be larger than memory, and the model is one file that merges with
-/// others. A ridge head on the features is fitted in closed form; the folds of the rows choose its
-/// penalty and say what more features would bring.
+/// Features turn the kernel into plain products, so time is linear in the number of rows. The table
+/// is read in batches on all cores and may be larger than memory. The model is a single file and
+/// can be merged with others. A ridge head on the features is fitted in closed form;
+/// cross-validation chooses its penalty and estimates what more features would gain.
 ///
-/// The table is read three times: for what its columns hold, for their moments, and for the sums of
-/// the features; a logistic head needs some passes more. Family, kernel and bandwidth are chosen on a
-/// sample.
+/// The table is read three times: for the contents of its columns, for their moments, and for the
+/// sums of the features. A logistic head needs a few more passes. Family, kernel and bandwidth are
+/// chosen on a sample.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -34,90 +34,89 @@ pub(crate) struct Arguments {
     data: Data,
     #[command(flatten)]
     backend: Backend,
-    /// The column to predict
+    /// Column to predict
     #[arg(long, value_name = "COLUMN", required_unless_present_any = ["density", "map_of"])]
     target: Option<String>,
-    /// Predict a label; so are texts and booleans anyway
+    /// Predict a label; the default for text and booleans
     #[arg(long, group = "task")]
     classify: bool,
-    /// Predict a number; so are floating-point columns anyway
+    /// Predict a number; the default for floating-point columns
     #[arg(long, group = "task")]
     regress: bool,
-    /// Predict the logarithm of the density of the rows; needs no target
+    /// Estimate the log-density of the rows; needs no target
     #[arg(long, group = "task", conflicts_with = "target")]
     density: bool,
-    /// Columns to predict from, with commas; all others by default
+    /// Comma-separated columns to predict from [default: all others]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// Columns to leave out, with commas
+    /// Comma-separated columns to leave out
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     ignore: Vec<String>,
-    /// A column with a weight ≥ 0 for each row
+    /// Column of row weights ≥ 0
     #[arg(long, value_name = "COLUMN")]
     weight: Option<String>,
     /// What turns features into predictions: ridge, gp (numbers with intervals), logistic
-    /// (probabilities) or nw (Nadaraya–Watson, the only one for a density); ridge by default
+    /// (probabilities) or nw (Nadaraya–Watson, the only one for densities) [default: ridge]
     #[arg(long, value_name = "NAME")]
     head: Option<TableHead>,
-    /// The features: nystrom, trig, balanced or another family, or auto: the best of these on a sample;
-    /// balanced with nw
+    /// Features: nystrom, trig, balanced or another family, or auto, the best of these on a sample
+    /// (with nw: balanced)
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = auto::<Basis>)]
     family: Auto<Basis>,
-    /// The kernel: gaussian, laplace, matern32, matern52, or auto: the best on a sample; others than
+    /// Kernel: gaussian, laplace, matern32, matern52, or auto, the best on a sample; all but
     /// gaussian need nystrom or trig features
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = auto::<KernelShape>)]
     kernel: Auto<KernelShape>,
-    /// plain, or learned: a bandwidth for each encoded column, by how much it matters, where the folds
-    /// find that better
+    /// plain, or learned: one bandwidth per encoded column according to its importance, if that
+    /// improves the cross-validation score
     #[arg(long, value_name = "NAME", default_value = "plain", value_parser = learned)]
     metric: Learned,
-    /// Leave out the linear part: the columns themselves beside the features
+    /// Use the features alone, without the columns themselves as a linear part
     #[arg(long)]
     no_linear: bool,
-    /// The number of features: more are more exact
+    /// Number of features; more are more accurate
     #[arg(long, value_name = "M", default_value_t = FitRequest::default().features)]
     features: usize,
     #[arg(long, value_name = "NAME", default_value_t = FitRequest::default().coupling, help = couplings())]
     coupling: Coupling,
-    /// The bandwidth h of the kernel, exp(−‖u−v‖²/(2h²)) for the Gaussian, of the encoded columns, or
-    /// auto: the best on a sample
+    /// Bandwidth h of the kernel on the encoded columns, exp(−‖u−v‖²/(2h²)) for the Gaussian, or
+    /// auto, the best on a sample
     #[arg(long, value_name = "H", default_value = "auto", value_parser = bandwidth,
         allow_negative_numbers = true)]
     bandwidth: Width,
-    /// With nw, choose the bandwidth by cross-validation in so many parts instead of one part held out
+    /// With nw: choose the bandwidth by K-fold cross-validation instead of a single hold-out set
     #[arg(long, value_name = "K")]
     folds: Option<usize>,
-    /// What to do with missing values: error, drop (the row), mean (of the column), or mark (the mean,
-    /// and a further number that says so); mark by default, error for a density
+    /// How to treat missing values: error, drop (the row), mean (of the column), or mark (the mean
+    /// and an indicator) [default: mark; for a density, error]
     #[arg(long, value_name = "HOW")]
     missing: Option<Missing>,
-    /// The most categories of a text column that become a number each; a column with more becomes the
-    /// mean of the target over the rows of the same value
+    /// One-hot encode text columns of at most this many categories; a column with more becomes the
+    /// mean of the target over the rows with the same value
     #[arg(long, value_name = "N", default_value_t = FitRequest::default().categories)]
     categories: usize,
-    /// How numbers are encoded: standard (mean 0, variance 1), rank (as normal numbers), raw, or auto:
-    /// rank where the tails are heavy
+    /// How to encode numbers: standard (mean 0, variance 1), rank (mapped to a normal
+    /// distribution), raw, or auto: rank if the tails are heavy, else standard
     #[arg(long, value_name = "HOW", default_value = "auto")]
     numbers: NumberEncoding,
-    /// How likely classes are before a row is seen: data, uniform, or as in yes=0.3,no=0.7
+    /// Prior probabilities of the classes: data, uniform, or a list such as yes=0.3,no=0.7
     #[arg(long, value_name = "HOW", default_value = "data")]
     prior: Prior,
-    /// The most rows of the sample that the bandwidth is chosen on and that the model keeps for
-    /// comparison
+    /// Most rows in the sample, which the bandwidth is chosen on and the model keeps for comparison
     #[arg(long, value_name = "N", default_value_t = FitRequest::default().sample)]
     sample: usize,
-    /// Take encoders, map, bandwidth and task of this model, so that the two can be merged
+    /// Reuse the encoders, map, bandwidth and task of this model, so that the two can be merged
     #[arg(long, value_name = "MODEL", conflicts_with_all = [
         "target", "task", "columns", "ignore", "weight", "folds", "head",
     ])]
     map_of: Option<PathBuf>,
-    /// The file to write
+    /// Model file to write
     #[arg(long, value_name = "FILE", default_value = "model.favor")]
     out: PathBuf,
-    /// Draw what the folds say of the number of features as an SVG file
+    /// Plot the cross-validation score against the number of features to this SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Decides draws and samples
+    /// Seed for random features and samples
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -151,7 +150,7 @@ struct Width(Option<f64>);
 
 /// The names of all couplings.
 fn couplings() -> String {
-    format!("How draws depend on one another: {}", Coupling::ALL.map(Coupling::name).join(", "))
+    format!("Coupling of the draws: {}", Coupling::ALL.map(Coupling::name).join(", "))
 }
 
 fn bandwidth(text: &str) -> Result<Width, String> {

@@ -9,11 +9,11 @@ const EXAMPLES: &str = "Examples:
   favor info model.favor
   favor info model.favor --json";
 
-/// Say what a model is: columns, classes, features, bandwidth and its curve, predicted error.
+/// Describe a model: columns, classes, features, bandwidth and its curve, predicted error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The model, as written by favor fit
+    /// Model written by favor fit
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Print JSON at full precision instead of text

@@ -10,14 +10,14 @@ const EXAMPLES: &str = "Examples:
   favor fit second.csv --map-of first.favor --out second.favor
   favor merge first.favor second.favor --out both.favor";
 
-/// Merge models of one map: the result is the model of all their rows.
+/// Merge models that share a map into one model of all their rows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Two or more models; the second and further fitted with --map-of the first
+    /// Two or more models; all but the first fitted with --map-of the first
     #[arg(value_name = "MODEL", num_args = 2.., required = true)]
     models: Vec<PathBuf>,
-    /// The file to write
+    /// Model file to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }

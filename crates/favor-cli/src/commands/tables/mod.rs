@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 /// Where the rows come from.
 #[derive(Debug, clap::Args)]
 pub(super) struct Data {
-    /// Files, globs or folders of .csv, .tsv, .parquet or .arrow, all of one format
+    /// Files, globs or folders of .csv, .tsv, .parquet or .arrow files, all of one format
     #[arg(value_name = "DATA", required_unless_present = "sql")]
     data: Vec<String>,
-    /// A query in the place of files; files can be its tables, as in
+    /// SQL query to read instead of files; files can be its tables, as in
     /// "select a, b, y from 'x.parquet' where a > 0"
     #[arg(long, value_name = "QUERY", conflicts_with = "data")]
     sql: Option<String>,
-    /// Threads; all cores by default
+    /// Number of threads [default: all cores]
     #[arg(long, value_name = "N")]
     pub(super) threads: Option<usize>,
 }

@@ -13,40 +13,43 @@ const EXAMPLES: &str = "Examples:
   favor predict prices.favor new.csv --interval 95
   favor predict model.favor --sql \"select * from 'new.parquet' limit 10\"";
 
-/// Predict for the rows of a table, in their order; on a cluster in any order unless --ordered.
+/// Predict the rows of a table.
 ///
-/// Writes the column prediction (log_density for a density), with --proba one column per class. A gp
-/// model gives deviation, the standard deviation of a new observation, and with --interval 95 lower and
-/// upper. A nw model gives relative_error: the error of the sum over the model's rows that its features
-/// are expected to have at this row; above about 0.5 a prediction is not reliable.
+/// Predictions keep the order of the rows; on a cluster, only with --ordered.
+///
+/// Writes the column prediction (log_density for a density) and, with --proba, one column per
+/// class. A gp model adds deviation, the standard deviation of a new observation, and with
+/// --interval 95 the columns lower and upper. A nw model adds relative_error, the expected error of
+/// the features' sum over the model's rows at this row; above about 0.5, a prediction is
+/// unreliable.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The model, as written by favor fit
+    /// Model written by favor fit
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]
     data: Data,
     #[command(flatten)]
     backend: Backend,
-    /// The file to write: .parquet, .csv or .arrow; CSV on standard output by default
+    /// File to write: .parquet, .csv or .arrow [default: CSV on standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write the probability of each class too
+    /// Also write the probability of each class
     #[arg(long)]
     proba: bool,
-    /// Write the ends of the interval that holds a new observation with this probability; for models
-    /// with --head gp
+    /// Also write the bounds of the interval that contains a new observation with this probability;
+    /// for models fitted with --head gp
     #[arg(long, value_name = "PERCENT")]
     interval: Option<f64>,
-    /// Columns of the table to carry over, with commas
+    /// Comma-separated columns of the table to copy to the output
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     keep: Vec<String>,
-    /// On a cluster too, give the predictions in the order of the rows: each file is one task
+    /// Keep the order of the rows on a cluster too; each file is then one task
     #[arg(long)]
     ordered: bool,
-    /// What to do with missing values: error, drop (predict nothing), mean or mark; as the model does
-    /// by default
+    /// How to treat missing values: error, drop (predict nothing), mean or mark [default: as in the
+    /// model]
     #[arg(long, value_name = "HOW")]
     missing: Option<Missing>,
 }

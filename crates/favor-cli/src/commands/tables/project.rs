@@ -12,33 +12,34 @@ const EXAMPLES: &str = "Examples:
   favor project model.favor new.csv --keep id
   favor project model.favor 'new/*.parquet' --components 8 --out coordinates.parquet";
 
-/// Give the rows of a table as points along the directions in which a model's features vary most.
+/// Project the rows of a table onto the kernel principal components of a model.
 ///
-/// The directions are the principal components of the kernel, over all rows that the model has seen; they
-/// come from its sums. Writes the columns component_1, component_2, …, from the mean of the model's rows.
+/// The components are computed from the sums of the model, so they cover all rows that it has seen.
+/// Writes the columns component_1, component_2, …, centred at the mean of the model's rows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The model, as written by favor fit; any head but nw
+    /// Model written by favor fit, with any head but nw
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]
     data: Data,
     #[command(flatten)]
     backend: Backend,
-    /// How many components
+    /// Number of components
     #[arg(long, value_name = "N", default_value_t = 2)]
     components: usize,
-    /// The file to write: .parquet, .csv or .arrow; CSV on standard output by default
+    /// File to write: .parquet, .csv or .arrow [default: CSV on standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Columns of the table to carry over, with commas
+    /// Comma-separated columns of the table to copy to the output
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     keep: Vec<String>,
-    /// On a cluster too, give the points in the order of the rows: each file is one task
+    /// Keep the order of the rows on a cluster too; each file is then one task
     #[arg(long)]
     ordered: bool,
-    /// What to do with missing values: error, drop (no point), mean or mark; as the model does by default
+    /// How to treat missing values: error, drop (write no point), mean or mark [default: as in the
+    /// model]
     #[arg(long, value_name = "HOW")]
     missing: Option<Missing>,
 }

@@ -11,22 +11,22 @@ const EXAMPLES: &str = "Examples:
   favor subtract model.favor withdrawn.csv
   favor subtract model.favor january.parquet --out newer.favor";
 
-/// Take the rows of a table out of a model again.
+/// Remove the rows of a table from a model.
 ///
-/// The result is the model that was never fitted to them, up to rounding; encoders, map and bandwidth
-/// stay. With favor update before it, a model follows a window of time. That the rows were in the model
-/// cannot be checked; that they are not too many is.
+/// Up to rounding, the result is a model that was never fitted to them; encoders, map and bandwidth
+/// stay the same. Together with favor update, a model can follow a sliding window. Whether the rows
+/// were in the model cannot be checked; removing too many is an error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The model, as written by favor fit
+    /// Model written by favor fit
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]
     data: Data,
     #[command(flatten)]
     backend: Backend,
-    /// The file to write; the model itself by default
+    /// Model file to write [default: overwrite MODEL]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

@@ -13,20 +13,20 @@ const EXAMPLES: &str = "Examples:
 
 /// Add the rows of a table to a model.
 ///
-/// Encoders, map and bandwidth stay as they are: the result is the model that this map has of all
-/// rows. New labels become new classes. Says which columns have moved against the rows before: fit
-/// again when they no longer look as they did.
+/// Encoders, map and bandwidth stay the same; the result is the model of all rows under this map.
+/// New labels become new classes. Reports which columns have drifted from the earlier rows; refit
+/// the model if the drift is large.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The model, as written by favor fit
+    /// Model written by favor fit
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]
     data: Data,
     #[command(flatten)]
     backend: Backend,
-    /// The file to write; the model itself by default
+    /// Model file to write [default: overwrite MODEL]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

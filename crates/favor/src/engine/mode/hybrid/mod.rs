@@ -106,7 +106,7 @@ impl Shape {
 /// Digits were lost in taking estimates back.
 fn cancelled<T: Scalar>() -> Error {
     Error::Overflow {
-        operation: "the digits of what features leave beside exact keys",
+        operation: "subtracting the estimate of the exact keys",
         format: T::NAME,
         hint: "use f64, or a map that fits the data",
     }
