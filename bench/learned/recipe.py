@@ -1,6 +1,6 @@
 """What helps learning and what does not: one setting changed at a time.
 
-python bench/learned/recipe.py [--layers 1,5] [--heads 4] [--seeds 2]
+python bench/learned/recipe.py [--layers 1,5] [--heads 4] [--seeds 2] [--only "as it is" "rate 0.05"]
 
 Prints a table in Markdown: relative errors of outputs on sequences of WikiText-2's validation part that are
 neither learned from nor used to stop. Means over heads and layers, with the spread over seeds.
@@ -35,6 +35,8 @@ CHANGES: dict[str, dict] = {
     "400 steps": {"steps": 400},
     "1600 steps": {"steps": 1600},
     "rate 0.02": {"rate": 0.02},
+    "rate 0.05": {"rate": 0.05},
+    "rate 0.1": {"rate": 0.1},
     "rate 0.15": {"rate": 0.15},
     "batches of 8": {"batch": 8},
     "120 sequences": {"sequences": 120},
@@ -80,7 +82,7 @@ class Layer:
         return float(relative(out, self.target).mean())
 
     def slots_from(self, setting: Setting, seed: int, lost: bool) -> float:
-        """Our form learned in PyTorch from a draw on, or with half of its slots from where that loses."""
+        """Linear logarithms learned in PyTorch from a draw on, or with half of the slots from where that loses."""
         form = started(self.drawn(setting, seed), setting, self.train, lost, seed)
         near = setting.keys.near
         learn(form, *self.train[:2], None, near=near, steps=800, rate=0.05, seed=seed)
@@ -105,7 +107,7 @@ def lost_pairs(maps: list, near: int, q: Tensor, k: Tensor, count: int) -> list:
 
 
 def started(maps: list, setting: Setting, train: list[Tensor], lost: bool, seed: int) -> Form:
-    """Our form in PyTorch, from the maps' projections on; half of the slots from where they lose."""
+    """Linear logarithms in PyTorch, from the maps' projections on; half of the slots from where they lose."""
     q, k = train[0][:24], train[1][:24]
     form = Form(len(maps), q.shape[3], setting.features, hedgehog=False, seed=seed)
     with torch.no_grad():
@@ -120,15 +122,20 @@ def started(maps: list, setting: Setting, train: list[Tensor], lost: bool, seed:
     return form
 
 
-def measurements(layer: Layer, seed: int) -> Iterator[tuple[str, Setting, float]]:
+def measurements(
+    layer: Layer, seed: int, only: list[str] | None
+) -> Iterator[tuple[str, Setting, float]]:
     """What was changed, with which features and keys, and the error."""
     keys = WINDOW.keys.named()
-    for name, change in CHANGES.items():
+    for name in only or CHANGES:
+        change = CHANGES[name]
         for setting in (WINDOW, ALONE):
             maps = layer.learned(setting, seed, **change)
             yield name, setting, layer.error(maps, **setting.keys.named())
             if not change and setting is WINDOW:
                 first = maps
+    if only:
+        return
     yield "routed afterwards", WINDOW, layer.error(first, **keys | {"routed": ROUTED})
     by_norm = with_features(Features(first), Keys(WINDOW.keys.near, ROUTED), by_norm=True)
     yield "… members by weight × norm", WINDOW, layer.off(by_norm(*layer.test, None))
@@ -161,6 +168,7 @@ def main() -> None:
     parser.add_argument("--layers", default="1,5")
     parser.add_argument("--heads", type=int, default=4, help="so many of each layer")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=list(CHANGES), help="these changes alone")
     options = parser.parse_args()
     if options.data is None:
         raise SystemExit("set FAVOR_DATA to the folder that holds text")
@@ -175,7 +183,7 @@ def main() -> None:
     errors: dict[str, dict[Setting, dict[int, list[float]]]] = {}
     for seed in range(options.seeds):
         for layer in layers:
-            for name, setting, error in measurements(layer, seed):
+            for name, setting, error in measurements(layer, seed, options.only):
                 row = errors.setdefault(name, {WINDOW: {}, ALONE: {}})
                 row[setting].setdefault(seed, []).append(error)
                 print(f"  {name}, {setting}: {error:.4f}", flush=True)

@@ -403,6 +403,18 @@ def break_even(queries: int, keys: int, *, causal: bool = False) -> float:
     """The number of features at which they cost as much as the exact kernel; with more, exact is no
     slower."""
 
+def exact_is_no_slower(
+    map: FeatureMap,
+    queries: int,
+    keys: int,
+    *,
+    causal: bool = False,
+    near: int = 0,
+    global_keys: int = 0,
+    routed: tuple[int, int] | None = None,
+) -> bool:
+    """Whether exact attention takes no longer than features with these exact keys."""
+
 def predicted_error(
     map: FeatureMap,
     queries: ArrayLike,

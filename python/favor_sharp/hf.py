@@ -16,10 +16,10 @@ from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
-from . import break_even
 from ._calibration import EXACT, KEYS_EXACT, KIND, MAPS, Calibration, calibrate, load
 from ._convert import Conversion, convert
 from ._decode import DecodeCache, DecodeLayer
+from ._native import exact_is_no_slower
 from ._watch import Call, watching
 from .torch import favor_attention, fit_maps, unpack
 from .torch._attention import ExactKeys
@@ -165,7 +165,7 @@ def _maps(
     if maps is None:
         return fit_maps(q, k, key_mask=mask, scale=scaling, **_options), ()
     # Not in causal layers, where a text would change its beginning by growing long.
-    if getattr(module, "favor_short_is_exact", False) and _is_short(q, k, maps):
+    if getattr(module, "favor_short_is_exact", False) and _is_short(module, q, k, maps):
         exact = range(q.shape[1])
     return maps, exact
 
@@ -199,6 +199,7 @@ def _decode(
     return layer.attend(q, k, v, mask, maps, exact, _exact_keys(module))
 
 
-def _is_short(q: Tensor, k: Tensor, maps: Tensor) -> bool:
-    """Whether exact attention is no more work."""
-    return break_even(q.shape[2], k.shape[2]) <= unpack(maps)[0].features
+def _is_short(module: nn.Module, q: Tensor, k: Tensor, maps: Tensor) -> bool:
+    """Whether exact attention takes no longer."""
+    keys = _exact_keys(module)._asdict()
+    return exact_is_no_slower(unpack(maps)[0], q.shape[2], k.shape[2], **keys)

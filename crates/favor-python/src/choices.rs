@@ -1,12 +1,12 @@
 //! Exact or features, head by head, and what it rests on.
 
-use crate::arguments::{Maps, Unsigned};
+use crate::arguments::{Maps, Routed, Unsigned, exact_keys};
 use crate::arrays::{KeyMask, doubles, tensors};
 use crate::map::FeatureMap;
 use crate::owned::OwnedOptions;
 use crate::run::run;
 use favor::Qkv;
-use favor::diagnose::{self, Estimator, predict};
+use favor::diagnose::{self, Estimator, Operations, predict};
 use pyo3::prelude::*;
 
 /// How one head is computed, and why.
@@ -77,6 +77,25 @@ pub(crate) fn choose_heads(
 #[pyo3(signature = (queries, keys, *, causal=false))]
 pub(crate) fn break_even(queries: Unsigned, keys: Unsigned, causal: bool) -> f64 {
     diagnose::break_even(queries.count(), keys.count(), causal)
+}
+
+/// Whether exact attention takes no longer than features with these exact keys.
+#[pyfunction]
+#[pyo3(signature = (map, queries, keys, *, causal=false, near=Unsigned(0), global_keys=Unsigned(0), routed=None))]
+pub(crate) fn exact_is_no_slower(
+    map: &Bound<'_, FeatureMap>,
+    queries: Unsigned,
+    keys: Unsigned,
+    causal: bool,
+    near: Unsigned,
+    global_keys: Unsigned,
+    routed: Option<Routed>,
+) -> bool {
+    let map = &map.get().0;
+    let (queries, keys) = (queries.count(), keys.count());
+    let exact = exact_keys(near, global_keys, routed).per_query(keys, causal);
+    let operations = Operations { features: map.features(), dim: map.dim(), values: map.dim() };
+    operations.exact_is_no_slower(exact as f64, queries, keys, causal)
 }
 
 /// The relative error of the attention output that the closed forms predict, or `None` for a family

@@ -28,7 +28,7 @@ mod _native {
     #[pymodule_export]
     use crate::attention::{attention, attention_backward, check_attention};
     #[pymodule_export]
-    use crate::choices::{Choice, break_even, choose_heads, predicted_error};
+    use crate::choices::{Choice, break_even, choose_heads, exact_is_no_slower, predicted_error};
     #[pymodule_export]
     use crate::decode::DecodeState;
     #[pymodule_export]

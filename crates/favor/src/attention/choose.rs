@@ -2,7 +2,7 @@
 
 use super::head::{Head, HeadMethod};
 use super::{AttentionOptions, ExactKeys, Method, Qkv, plan::Plan};
-use crate::diagnose::{Estimator, attention_error, break_even, predict, relative_error};
+use crate::diagnose::{Estimator, Operations, attention_error, predict, relative_error};
 use crate::engine::mode::visible;
 use crate::engine::tensor::{Scalar, Strided};
 use crate::reference::{Mask, exact_attention};
@@ -139,11 +139,12 @@ fn choose<T: Scalar>(
 ) -> Result<Choice> {
     let Head { q, k, v, mask, .. } = head;
     let keys = visible(mask, 0, k.rows);
-    let is_short = break_even(q.rows, k.rows, options.causal) <= map.features() as f64;
-    if is_short || keys.is_empty() {
+    let exact = learned_keys(map);
+    let operations = Operations { features: map.features(), dim: q.columns, values: v.columns };
+    let per_query = exact.per_query(k.rows, options.causal) as f64;
+    if operations.exact_is_no_slower(per_query, q.rows, k.rows, options.causal) || keys.is_empty() {
         return Ok(Choice::ExactIsShort);
     }
-    let exact = learned_keys(map);
     let predicted_error = if map.learned().is_some() {
         measured_error(map, exact, head, &keys, options)?
     } else {

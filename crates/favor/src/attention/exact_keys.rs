@@ -98,7 +98,23 @@ impl ExactKeys {
 
     /// The maximum number of exact keys per query, with duplicates counted twice.
     pub fn most(&self) -> usize {
-        let window = if self.near == 0 { 0 } else { self.near.saturating_mul(2).saturating_add(1) };
+        self.of_sides(2)
+    }
+
+    /// The same if there are this many keys, and only earlier ones in the window if causal.
+    ///
+    /// ```
+    /// use favor::ExactKeys;
+    /// assert_eq!(ExactKeys::NONE.near(16).per_query(1000, true), 17);
+    /// assert_eq!(ExactKeys::ALL.per_query(1000, true), 1000);
+    /// ```
+    pub fn per_query(&self, keys: usize, causal: bool) -> usize {
+        self.of_sides(if causal { 1 } else { 2 }).min(keys)
+    }
+
+    fn of_sides(&self, sides: usize) -> usize {
+        let window =
+            if self.near == 0 { 0 } else { self.near.saturating_mul(sides).saturating_add(1) };
         window.saturating_add(self.global).saturating_add(self.slots.saturating_mul(self.members))
     }
 

@@ -1,4 +1,10 @@
-//! The cost of attention by features and exact keys, in operations.
+//! The cost of attention by features and exact keys, in operations and compared with exact attention.
+
+use super::break_even;
+
+/// How much longer a multiply-add takes for an exact key than for features: the mean over windows and routed keys
+/// in docs/benchmarks.md, "Exact keys". Exact keys come in small products, and their weights need exponentials.
+const EXACT_KEY_TIME: f64 = 3.5;
 
 /// The sizes of a head, for counting operations.
 ///
@@ -13,8 +19,12 @@
 /// // An exact window alone of ±64 keys costs as much as the features.
 /// assert_eq!(head.window(0.0, false), 64);
 /// assert_eq!(Operations { features: 0, ..head }.per_token(129.0), 129.0 * 64.0);
-/// // Here an exact key takes as much as a feature: half of it for its weight, half for its estimate.
-/// assert_eq!(head.in_features(33.0), 64.0 + 33.0);
+/// // Here an exact key has as many operations as a feature, half of them to subtract its estimate, and each
+/// // takes 3.5 times as long.
+/// assert_eq!(head.in_features(33.0), 64.0 + 3.5 * 33.0);
+/// // At 512 tokens exact attention is as fast as 256 features alone.
+/// assert!(!head.exact_is_no_slower(33.0, 512, 512, false));
+/// assert!(head.exact_is_no_slower(60.0, 512, 512, false));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operations {
@@ -33,10 +43,23 @@ impl Operations {
         2.0 * features * key + exact_keys * (key + features)
     }
 
-    /// How many features alone take as many multiply-adds: what [`break_even`](super::break_even) compares
-    /// with exact attention.
+    /// How many features alone take as long.
     pub fn in_features(&self, exact_keys: f64) -> f64 {
-        self.per_token(exact_keys) / (2 * (self.dim + self.values)) as f64
+        let key = (self.dim + self.values) as f64;
+        let per_key = (key + self.features as f64) / (2.0 * key);
+        self.features as f64 + EXACT_KEY_TIME * per_key * exact_keys
+    }
+
+    /// Whether exact attention of this many queries and keys takes no longer, by
+    /// [`break_even`](super::break_even).
+    pub fn exact_is_no_slower(
+        &self,
+        exact_keys: f64,
+        queries: usize,
+        keys: usize,
+        causal: bool,
+    ) -> bool {
+        break_even(queries, keys, causal) <= self.in_features(exact_keys)
     }
 
     /// The width of an exact window alone that takes as many multiply-adds.

@@ -9,7 +9,7 @@ use super::probes::{ProbeRows, probes};
 use super::sequence::{Raw, Sequence};
 use super::weights::{OFF, View, Weights};
 use super::{HeadReport, Kept, LearnedHead, Recommended};
-use crate::diagnose::{Operations, break_even};
+use crate::diagnose::Operations;
 use crate::draw::Stream;
 use crate::map::{Learned, LearnedFrom, Probes};
 use crate::{Error, ExactKeys, FeatureMap, FeatureSpec, Matrix, Moments, Result, Side};
@@ -381,9 +381,10 @@ pub(super) fn learn_head(
     let window_alone = || head.score_alone(&start, ExactKeys::NONE.near(window)).error();
     let window_alone = head.has_windows.then(window_alone);
     let (queries, keys) = head.lengths();
-    let exact_pays = break_even(queries, keys, head.causal);
+    let exact_pays =
+        operations.exact_is_no_slower(score.exact_keys(), queries, keys, head.causal);
     let recommended = match window_alone {
-        _ if exact_pays <= operations.in_features(score.exact_keys()) => Recommended::Exact,
+        _ if exact_pays => Recommended::Exact,
         Some(alone) if alone <= score.error() => Recommended::Window,
         // Features that are switched off only cost, unless they find the exact keys.
         _ if kept == Kept::ExactAlone && !exact.depend_on_map() => Recommended::Window,
