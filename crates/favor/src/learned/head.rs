@@ -381,8 +381,7 @@ pub(super) fn learn_head(
     let window_alone = || head.score_alone(&start, ExactKeys::NONE.near(window)).error();
     let window_alone = head.has_windows.then(window_alone);
     let (queries, keys) = head.lengths();
-    let exact_pays =
-        operations.exact_is_no_slower(score.exact_keys(), queries, keys, head.causal);
+    let exact_pays = operations.exact_is_no_slower(score.exact_keys(), queries, keys, head.causal);
     let recommended = match window_alone {
         _ if exact_pays => Recommended::Exact,
         Some(alone) if alone <= score.error() => Recommended::Window,
