@@ -101,7 +101,7 @@ class _Headed(BaseEstimator):
                 raise ValueError(f"{name}={value!r}: 'auto' or a positive number is needed")
         if self.kernel not in ("auto", *KERNEL_SHAPES):
             names = ", ".join(("auto", *KERNEL_SHAPES))
-            raise ValueError(f"kernel={self.kernel!r} is none of {names}")
+            raise ValueError(f"kernel={self.kernel!r} is not one of {names}")
 
     def _fit_model(
         self,
@@ -351,7 +351,7 @@ def _places(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     unknown = (places >= len(classes)) | (classes[np.minimum(places, len(classes) - 1)] != y)
     if unknown.any():
         raise ValueError(
-            f"y holds {y[unknown.argmax()]!r}, which is none of the classes {classes!r}"
+            f"y holds {y[unknown.argmax()]!r}, which is not one of the classes {classes!r}"
         )
     return places
 

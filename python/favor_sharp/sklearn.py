@@ -106,7 +106,7 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if not (isinstance(self.n_components, Integral) and self.n_components > 0):
             raise ValueError(f"n_components={self.n_components!r}: a positive integer is needed")
         if self.family not in self._families:
-            raise ValueError(f"family={self.family!r} is none of {', '.join(self._families)}")
+            raise ValueError(f"family={self.family!r} is not one of {', '.join(self._families)}")
 
     def _fit_map(self, X: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
         self._check()
@@ -309,7 +309,7 @@ class KernelClassifier(ClassifierMixin, _Summed):
         unknown = (places >= len(classes)) | (classes[np.minimum(places, len(classes) - 1)] != y)
         if unknown.any():
             raise ValueError(
-                f"y holds {y[unknown.argmax()]!r}, which is none of the classes {classes!r}"
+                f"y holds {y[unknown.argmax()]!r}, which is not one of the classes {classes!r}"
             )
         if not hasattr(self, "map_"):
             self._fit_map(X, weights)

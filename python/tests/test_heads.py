@@ -100,7 +100,7 @@ def test_classes_come_and_go():
     assert np.allclose(model.predict_proba(X).sum(1), 1)
     model.subtract(state)
     assert model.model_.rows == 400
-    with pytest.raises(ValueError, match="none of the classes"):
+    with pytest.raises(ValueError, match="not one of the classes"):
         model.partial_fit(X, np.full(600, "other"))
 
 
@@ -168,8 +168,8 @@ def test_probabilities_are_judged():
         ({"n_components": 0}, "n_components"),
         ({"bandwidth": -1.0}, "bandwidth"),
         ({"alpha": "none"}, "alpha"),
-        ({"kernel": "cubic"}, "none of auto, gaussian"),
-        ({"basis": "fourier"}, "none of nystrom, trig"),
+        ({"kernel": "cubic"}, "not one of auto, gaussian"),
+        ({"basis": "fourier"}, "not one of nystrom, trig"),
         ({"basis": "balanced", "kernel": "laplace"}, "use trig or nystrom"),
     ],
 )

@@ -368,7 +368,7 @@ def test_a_failed_calibration_leaves_the_model_alone():
     model = bert()
     with pytest.raises(ValueError, match="at least one"):
         hf.calibrate(model, [])
-    with pytest.raises(ValueError, match="none of trig"):
+    with pytest.raises(ValueError, match="not one of trig"):
         hf.calibrate(model, [tokens()], family="best")
     assert states(model, **tokens()).isfinite().all()
 

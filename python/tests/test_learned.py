@@ -249,7 +249,7 @@ def ragged(x):
         (lambda q, k, v: learn(q, k, v, holdout=1.0), ValueError, "holdout"),
         (lambda q, k, v: learn(q, k, v, batch=0), ValueError, "batch"),
         (lambda q, k, v: learn(q, k, v, rate=-1.0), ValueError, "rate"),
-        (lambda q, k, v: learn(q, k, v, family="best"), ValueError, "none of trig"),
+        (lambda q, k, v: learn(q, k, v, family="best"), ValueError, "not one of trig"),
         (lambda q, k, v: learn(q, k, v, family="trig"), ValueError, "positive"),
         (lambda q, k, v: learn(q, k, v, routed=(17, 1)), ValueError, "17 preferred slots"),
         (lambda q, k, v: learn(q, k, v, routed=4), TypeError, "pair"),

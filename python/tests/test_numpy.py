@@ -271,7 +271,7 @@ def test_maps_follow_a_training():
     for options, words in (
         ({"redraw": 0}, "redraw"),
         ({"keep": 2.0}, "keep"),
-        ({"statistics": "none"}, "none of running"),
+        ({"statistics": "none"}, "not one of running"),
     ):
         with pytest.raises(ValueError, match=words):
             fs.AdaptiveMaps(3, 8, **options)
@@ -399,8 +399,8 @@ def test_inspect():
         (lambda q, k, v, m: fs.attention(q * np.nan, k, v, m), ValueError, "nan|NaN"),
         (lambda q, k, v, m: fs.attention("abc", k, v, m), TypeError, "q holds"),
         (lambda q, k, v, m: fs.attention(q, k, v, m, near=-1), ValueError, "-1 is not between"),
-        (lambda q, k, v, m: fs.fit_maps(q, k, family="best"), ValueError, "none of trig"),
-        (lambda q, k, v, m: fs.fit_maps(q, k, kernel="rbf"), ValueError, "none of softmax"),
+        (lambda q, k, v, m: fs.fit_maps(q, k, family="best"), ValueError, "not one of trig"),
+        (lambda q, k, v, m: fs.fit_maps(q, k, kernel="rbf"), ValueError, "not one of softmax"),
         (lambda q, k, v, m: fs.fit_maps(q, k, features=0), ValueError, "rows|feature|ω"),
         (lambda q, k, v, m: fs.inspect(q[0], k[0], features=[0]), ValueError, "features: 0"),
         (lambda q, k, v, m: fs.FeatureMap.fit(q[0, 0, :0]), ValueError, "empty"),

@@ -60,7 +60,7 @@ fn statistics(name: &str, keep: f64) -> PyResult<Statistics> {
         "batch" => Ok(Statistics::PerBatch),
         "sequence" => Ok(Statistics::PerSequence),
         _ => Err(errors::value(format!(
-            "statistics: '{name}' is none of running, calibrated, batch, sequence"
+            "statistics: '{name}' is not one of running, calibrated, batch, sequence"
         ))),
     }
 }

@@ -61,7 +61,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for KernelName {
             "gaussian" => Ok(Self::Gaussian),
             "attention" => Ok(Self::Attention),
             name => Err(errors::value(format!(
-                "kernel: '{name}' is none of softmax, gaussian, attention, nor a number α"
+                "kernel: '{name}' is not one of softmax, gaussian, attention, and not a number α"
             ))),
         }
     }

@@ -63,7 +63,7 @@ macro_rules! formats {
         }
 
         fn unknown(dtype: &str) -> String {
-            format!("dtype: '{dtype}' is none of {}", [$($name),+].join(", "))
+            format!("dtype: '{dtype}' is not one of {}", [$($name),+].join(", "))
         }
 
         $(impl Format for $T {

@@ -43,7 +43,8 @@ impl Prior {
         if let Self::Given(parts) = self
             && let Some((label, _)) = parts.iter().find(|(l, _)| !labels.contains(l))
         {
-            let reason = format!("'{label}' is none of the labels {}", labels.join(", "));
+            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+            let reason = favor::unknown_name(label, &labels);
             return Err(Error::request(Setting::Prior, reason));
         }
         Ok(())

@@ -141,8 +141,12 @@ impl Table {
         match columns.iter().find(|(n, _)| n == name) {
             Some((_, data_type)) => Ok(data_type.clone()),
             None => {
-                let names: Vec<&str> = columns.iter().map(|c| c.0.as_str()).take(20).collect();
-                let reason = format!("is not in the table; it has {}", names.join(", "));
+                let names: Vec<&str> = columns.iter().map(|c| c.0.as_str()).collect();
+                let first = names[..names.len().min(20)].join(", ");
+                let mut reason = format!("is not in the table; it has {first}");
+                if let Some(meant) = favor::nearest(name, &names) {
+                    reason.push_str(&format!("; did you mean '{meant}'?"));
+                }
                 Err(Error::column(name, reason))
             }
         }

@@ -152,6 +152,7 @@ pub use map::{
     maps_to_bytes, maps_to_bytes_with_note, note_from_bytes,
 };
 pub use moments::Moments;
+pub use named::{nearest, unknown_name};
 pub use parameters::{Parameters, objective_floor, optimal_quadratic};
 pub use rows::{Matrix, Rows};
 

@@ -1,4 +1,34 @@
-//! Kinds that have names: each is written once, so that no list can lack one.
+//! Kinds that have names: each is written once, so that no list can lack one. And what is said of a name that is
+//! unknown.
+
+/// How similar a name must be to be suggested: one minus the edits per character.
+const SIMILAR: f64 = 0.6;
+
+/// The known name most similar to one that is not, upper and lower case aside; none if all are far from it.
+///
+/// ```
+/// assert_eq!(favor::nearest("balnced", &["pos", "balanced"]), Some("balanced"));
+/// assert_eq!(favor::nearest("fast", &["pos", "balanced"]), None);
+/// ```
+pub fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
+    let name = name.to_lowercase();
+    let similarity =
+        |other: &str| strsim::normalized_damerau_levenshtein(&name, &other.to_lowercase());
+    let scored = known.iter().map(|other| (similarity(other), *other));
+    let (score, best) = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (score >= SIMILAR).then_some(best)
+}
+
+/// Says that a name is unknown, which ones are known, and which was probably meant.
+///
+/// ```
+/// let reason = favor::unknown_name("pso", &["pos", "balanced"]);
+/// assert_eq!(reason, "'pso' is not one of pos, balanced; did you mean 'pos'?");
+/// ```
+pub fn unknown_name(name: &str, known: &[&str]) -> String {
+    let meant = nearest(name, known).map(|meant| format!("; did you mean '{meant}'?"));
+    format!("'{name}' is not one of {}{}", known.join(", "), meant.unwrap_or_default())
+}
 
 /// An enum whose kinds have names in commands and files, with a list of them all. `$what` is what errors
 /// call it.
@@ -59,8 +89,10 @@ macro_rules! by_name {
             type Err = $crate::Error;
             fn from_str(name: &str) -> $crate::Result<Self> {
                 Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-                    let names = Self::ALL.map(Self::name).join(", ");
-                    $crate::Error::invalid($what, format!("'{name}' is none of {names}"))
+                    $crate::Error::invalid(
+                        $what,
+                        $crate::unknown_name(name, &Self::ALL.map(Self::name)),
+                    )
                 })
             }
         }

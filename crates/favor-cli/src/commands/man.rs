@@ -40,7 +40,7 @@ fn unknown(command: &Command, name: &str) -> Error {
         if names.is_empty() {
             format!("'{}' has no further commands", command.get_name())
         } else {
-            format!("'{name}' is none of {}", names.join(", "))
+            favor::unknown_name(name, &names)
         }
     });
     Error::invalid("command", reason)

@@ -95,10 +95,9 @@ impl Work {
 impl std::str::FromStr for Work {
     type Err = String;
     fn from_str(name: &str) -> std::result::Result<Self, String> {
-        Self::OURS.into_iter().chain([Self::Sgemm]).find(|w| w.name() == name).ok_or_else(|| {
-            let names = Self::OURS.map(Self::name).join(", ");
-            format!("'{name}' is none of {names}, sgemm")
-        })
+        let all = || Self::OURS.into_iter().chain([Self::Sgemm]);
+        let names: Vec<&str> = all().map(Self::name).collect();
+        all().find(|w| w.name() == name).ok_or_else(|| favor::unknown_name(name, &names))
     }
 }
 

@@ -123,8 +123,7 @@ impl FromStr for Set {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|set| set.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::invalid("set", format!("'{name}' is none of {names}"))
+            Error::invalid("set", favor::unknown_name(name, &Self::ALL.map(Self::name)))
         })
     }
 }

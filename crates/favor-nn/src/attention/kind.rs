@@ -94,7 +94,7 @@ impl std::str::FromStr for Attention {
         let known = || Self::all().chain([Self::Learned, Self::Mean]);
         known().find(|kind| kind.name() == name).ok_or_else(|| {
             let names: Vec<&str> = known().map(Self::name).collect();
-            Error::invalid("attention", format!("'{name}' is none of {}", names.join(", ")))
+            Error::invalid("attention", favor::unknown_name(name, &names))
         })
     }
 }

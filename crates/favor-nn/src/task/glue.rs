@@ -127,8 +127,8 @@ impl std::str::FromStr for Glue {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|task| task.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::invalid("task", format!("'{name}' is none of {names}, nor a file FILE.tsv"))
+            let known = favor::unknown_name(name, &Self::ALL.map(Self::name));
+            Error::invalid("task", format!("neither a file FILE.tsv nor a known task: {known}"))
         })
     }
 }

@@ -59,8 +59,7 @@ impl std::str::FromStr for Corpus {
 
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|c| c.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::invalid("corpus", format!("'{name}' is none of {names}"))
+            Error::invalid("corpus", favor::unknown_name(name, &Self::ALL.map(Self::name)))
         })
     }
 }

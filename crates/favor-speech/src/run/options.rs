@@ -29,7 +29,9 @@ impl std::str::FromStr for Size {
             "tiny" => Ok(Self::Tiny),
             "small" => Ok(Self::Small),
             "paper" => Ok(Self::Paper),
-            _ => Err(Error::invalid("size", format!("'{name}' is none of tiny, small, paper"))),
+            _ => {
+                Err(Error::invalid("size", favor::unknown_name(name, &["tiny", "small", "paper"])))
+            }
         }
     }
 }

@@ -62,8 +62,7 @@ impl std::str::FromStr for Mode {
 
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::invalid("mode", format!("'{name}' is none of {names}"))
+            Error::invalid("mode", favor::unknown_name(name, &Self::ALL.map(Self::name)))
         })
     }
 }

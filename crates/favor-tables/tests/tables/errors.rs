@@ -39,7 +39,11 @@ fn columns_that_are_not_there_are_named() {
         base.clone().ignore(["lable"]),
         base.clone().weight(Some("lable".into())),
     ] {
-        refused(points(0, 50), &request, &["column 'lable' is not in the table", "Colour"]);
+        refused(
+            points(0, 50),
+            &request,
+            &["column 'lable' is not in the table", "Colour", "did you mean 'label'?"],
+        );
     }
     let model = fitted(points(0, 100), &base).unwrap();
     let other = with("a", numbers((0..100).map(f64::from))).project(&[0, 1, 2, 4]).unwrap();
@@ -123,7 +127,7 @@ fn requests_that_cannot_be_met_are_named() {
             base.clone().prior(Prior::Given(
                 ["0", "10", "20", "30"].map(|l| (l.to_string(), 0.25)).to_vec(),
             )),
-            "'30' is none of the labels 0, 10, 20",
+            "'30' is not one of 0, 10, 20",
         ),
     ];
     for (request, part) in cases {

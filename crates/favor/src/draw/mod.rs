@@ -135,7 +135,7 @@ mod tests {
         let message = "Sobol".parse::<Coupling>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "coupling: 'Sobol' is none of iid, orthogonal, simplex, antithetic, sobol"
+            "coupling: 'Sobol' is not one of iid, orthogonal, simplex, antithetic, sobol; did you mean 'sobol'?"
         );
     }
 

@@ -95,8 +95,7 @@ impl std::str::FromStr for KernelShape {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|s| s.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::invalid("kernel", format!("'{name}' is none of {names}"))
+            Error::invalid("kernel", crate::unknown_name(name, &Self::ALL.map(Self::name)))
         })
     }
 }

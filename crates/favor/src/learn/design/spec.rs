@@ -77,8 +77,9 @@ impl std::str::FromStr for Basis {
             return Ok(Self::Nystrom);
         }
         name.parse().map(Self::Random).map_err(|_| {
-            let names = Family::ALL.map(Family::name).join(", ");
-            Error::invalid("basis", format!("'{name}' is none of nystrom, {names}"))
+            let mut known = vec!["nystrom"];
+            known.extend(Family::ALL.map(Family::name));
+            Error::invalid("basis", crate::unknown_name(name, &known))
         })
     }
 }
