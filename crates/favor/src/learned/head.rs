@@ -327,11 +327,7 @@ impl<'a> Head<'a> {
         let (count, most) = (sequence.query_places.len(), self.options.queries);
         let mut all: Vec<usize> = (0..count).collect();
         if count > most {
-            for i in 0..most {
-                let j = i + stream.index(count - i);
-                all.swap(i, j);
-            }
-            all.truncate(most);
+            stream.choose(&mut all, most);
             all.sort_unstable();
         }
         all
@@ -427,10 +423,7 @@ impl Order {
     fn next(&mut self) -> usize {
         if self.left.is_empty() {
             self.left = (0..self.count).collect();
-            for i in (1..self.count).rev() {
-                let j = self.stream.index(i + 1);
-                self.left.swap(i, j);
-            }
+            self.stream.shuffle(&mut self.left);
         }
         self.left.pop().unwrap_or(0)
     }
