@@ -31,7 +31,7 @@ mod text;
 pub use error::{Error, Result};
 pub use maps::{MapInspection, MapOptions, MapOrigin, MapReport, head_attention, inspect_maps};
 pub use options::{InspectOptions, compared};
-pub use report::{FamilyReport, HeadReport, Inspection, Measured, PairSample, Recommendation};
+pub use report::{FamilyReport, HeadInspection, Inspection, Measured, PairSample, Recommendation};
 
 use favor::{Family, Kernel};
 use favor_io::HeadArrays;
