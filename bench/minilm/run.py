@@ -23,16 +23,12 @@ from scipy.stats import spearmanr
 from transformers import AutoModel, AutoTokenizer
 
 import favor_sharp.hf as hf
+from favor_sharp import FAMILY_TITLES
 from favor_sharp._calibration import QUERIES, SEQUENCES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FAMILIES = {
-    "pos": "FAVOR+ (Pos)",
-    "ge": "FAVOR++ (GE)",
-    "sade": "FAVOR# (SADE)",
-    "sde": "FAVOR# (SDE)",
-    "balanced": "balanced (ours)",
-}
+NAMES = ["pos", "ge", "sade", "sde", "balanced"]
+FAMILIES = {name: FAMILY_TITLES[name] for name in NAMES}
 SIZES = [32, 64, 128, 256, 512]
 TOLERANCES = [0.3, 1.0]
 

@@ -25,7 +25,7 @@ from . import (
     predicted_error,
 )
 from ._learn import LONGEST, Progress, most_sequences, told, unless_quiet
-from ._native import note_from_bytes, write_atomically
+from ._native import LEARN_STEPS, note_from_bytes, write_atomically
 from ._sequences import Calls, collect
 from ._watch import Call, Watcher, run
 from .torch import pack, unpack
@@ -87,8 +87,9 @@ class Calibration:
                 f"learned: mean error {100 * before:.0f} % before, {100 * after:.0f} % after"
             )
             for way, why in BETTER.items():
-                if count := sum(report.recommended == way for report in learned):
-                    lines.append(f"for {count} of {len(learned)} heads {why}")
+                which = [head for head in self.heads if head.learned and head.learned.recommended == way]
+                if which:
+                    lines.append(f"for {len(which)} of {len(learned)} heads {why}: {_places(which)}")
         layers: dict[str, list[Head]] = {}
         for head in self.heads:
             layers.setdefault(head.layer, []).append(head)
@@ -106,6 +107,14 @@ class Calibration:
             else "not saved: the model has no folder; give save="
         )
         return "\n".join(lines)
+
+
+def _places(heads: list[Head]) -> str:
+    """The heads of each layer."""
+    layers: dict[str, list[str]] = {}
+    for head in heads:
+        layers.setdefault(head.layer, []).append(str(head.head))
+    return "; ".join(f"{layer} {', '.join(own)}" for layer, own in layers.items())
 
 
 def _percent(error: float) -> str:
@@ -166,7 +175,7 @@ def calibrate(
     global_keys: int = 0,
     routed: tuple[int, int] | None = None,
     learn: bool = False,
-    steps: int = 800,
+    steps: int = LEARN_STEPS,
     longest: int = LONGEST,
     auto: bool = True,
     tolerance: float = 0.1,

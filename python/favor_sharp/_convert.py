@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ._calibration import FILE, Calibration, _batches, _save, calibrate
 from ._learn import Progress, unless_quiet
-from ._native import write_atomically
+from ._native import LEARN_STEPS, write_atomically
 
 # What the squared error of the last state counts, beside one for the mean over the layers.
 OUTPUT = 10.0
@@ -53,7 +53,7 @@ def convert(
     near: int = 0,
     global_keys: int = 0,
     routed: tuple[int, int] | None = None,
-    learn_steps: int = 800,
+    learn_steps: int = LEARN_STEPS,
     steps: int = 1200,
     rate: float = 2e-4,
     batch_size: int = 16,

@@ -61,7 +61,7 @@ class _Headed(BaseEstimator):
     random_state: decides draws and landmarks.
     """
 
-    _head: Literal["ridge", "gp", "logistic"] = "ridge"
+    _head = "ridge"
 
     def __init__(
         self,

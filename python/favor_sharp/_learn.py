@@ -9,7 +9,7 @@ from typing import TypeAlias
 from numpy.typing import ArrayLike
 
 from . import _native
-from ._native import LearnedHead
+from ._native import LEARN_STEPS, LearnedHead
 
 Progress: TypeAlias = Callable[[int, int, float], object] | bool | None
 """What is told of progress: a function of the steps done, all steps and the objective last measured; or
@@ -36,7 +36,7 @@ def learn_maps(
     kernel: str | float = "attention",
     scale: float = 1.0,
     coupling: str = "orthogonal",
-    steps: int = 800,
+    steps: int = LEARN_STEPS,
     batch: int | None = None,
     rate: float | None = None,
     outputs: float | None = None,

@@ -11,7 +11,7 @@ Sets of vectors, ``[rows, dim]``, are computed in float32 if all of them are flo
 exp(xᵀy/√dim), or a number α for exp(α‖x‖² + xᵀy + α‖y‖²). Vectors are multiplied by ``scale``
 beforehand.
 
-``family`` is a name in ``FAMILIES``, ``coupling`` one in ``COUPLINGS``.
+``family`` is a name in ``FAMILIES``, ``coupling`` one in ``COUPLINGS``, ``head`` one in ``HEADS``.
 """
 
 import os
@@ -36,11 +36,20 @@ uint16."""
 FAMILIES: tuple[tuple[str, bool], ...]
 """The name of every family, and whether its features are positive."""
 
+FAMILY_TITLES: dict[str, str]
+"""What each family is called in text and figures, by its name."""
+
 COUPLINGS: tuple[str, ...]
 """The name of every coupling."""
 
 KERNEL_SHAPES: tuple[str, ...]
 """The name of every shape of the kernel that models with a head know."""
+
+HEADS: tuple[str, ...]
+"""The name of every head that is fitted behind features."""
+
+LEARN_STEPS: int
+"""Steps of the optimiser that learns maps, unless it is told otherwise."""
 
 REDRAW: int
 """Training calls after which a layer draws its maps again, unless it is told otherwise."""
@@ -364,7 +373,7 @@ def learn_maps(
     kernel: str | float = "attention",
     scale: float = 1.0,
     coupling: str = "orthogonal",
-    steps: int = 800,
+    steps: int = LEARN_STEPS,
     batch: int | None = None,
     rate: float | None = None,
     outputs: float | None = None,
@@ -468,7 +477,7 @@ class HeadModel:
         targets: ArrayLike,
         weights: ArrayLike | None = None,
         *,
-        head: Literal["ridge", "gp", "logistic"],
+        head: str,
         classes: int | None = None,
         basis: str = "nystrom",
         kernel: str = "gaussian",

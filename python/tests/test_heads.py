@@ -176,3 +176,13 @@ def test_probabilities_are_judged():
 def test_bad_parameters_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         FavorRidge(**options).fit(X, Y)
+
+
+def test_every_head_has_an_estimator():
+    from favor_sharp import HEADS
+    from favor_sharp._heads import _Headed
+
+    def kinds(estimator):
+        return {estimator._head}.union(*map(kinds, estimator.__subclasses__()))
+
+    assert kinds(_Headed) == set(HEADS)

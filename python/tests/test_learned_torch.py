@@ -2,7 +2,11 @@
 
 import copy
 import io
+import json
+import os
+import runpy
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -365,3 +369,21 @@ def test_learning_descends_the_divergence():
     slope = sum(((end[n] - start[n]) * g).sum() for n, g in zip(names, gradients, strict=True))
     assert slope < 0
     assert divergence(end, map.scale, q[rest, 0], k[rest, 0], 3).mean() < 0.9 * loss
+
+
+def test_gradients_of_learning_are_those_of_autograd():
+    """What the Rust tests compare with is what PyTorch makes of their cases now."""
+    cases = os.environ.get("FAVOR_AUTOGRAD")
+    if not cases or not Path(cases).is_file():
+        pytest.skip("the Rust tests write the cases: run all of `cargo xtask test`")
+    room = Path(__file__).resolve().parents[2] / "crates" / "favor" / "src" / "learned"
+    gradients = runpy.run_path(str(room / "autograd.py"))["gradients"]
+    with open(cases, encoding="utf-8") as lines:
+        found = gradients(lines)
+    stored = json.loads((room / "autograd.json").read_text(encoding="utf-8"))
+    assert [(c["case"], c["outputs"]) for c in found] == [(c["case"], c["outputs"]) for c in stored]
+    for one, other in zip(found, stored, strict=True):
+        for name in one.keys() - {"case", "outputs"}:
+            a, b = np.array(one[name]), np.array(other[name])
+            # Sums over 90 queries of 90 keys, perhaps in another order; what cancels is zero up to rounding.
+            assert np.abs(a - b).max() <= 90 * 90 * 2.0**-53 * max(np.abs(b).max(), 1e-3), name

@@ -215,6 +215,8 @@ def test_bfloat16(maps, mask):
 
 
 def test_names_are_those_of_the_library():
+    assert list(fs.FAMILY_TITLES) == [family for family, _ in fs.FAMILIES]
+    assert fs.FAMILY_TITLES["sade"] == "SADE (FAVOR#)"
     x = np.random.default_rng(1).standard_normal((20, 3))
     for family, positive in fs.FAMILIES:
         for coupling in fs.COUPLINGS:

@@ -8,7 +8,7 @@
 //! checked within a command that has them.
 
 use crate::step::{Outcome, Steps, cargo, execute};
-use crate::workspace::{self, NOT_RUN};
+use crate::workspace;
 use std::collections::BTreeSet;
 
 /// A crate and the features it has, separated by commas.
@@ -30,10 +30,7 @@ struct Wanted {
 pub(crate) fn run() -> Outcome {
     let mut steps = Steps::default();
     let outcome = steps_of(&mut steps);
-    eprint!("\n{}", steps.table());
-    for (name, feature, reason) in NOT_RUN {
-        eprintln!("\nchecked, but not run: tests of {name} with {feature}, because it {reason}");
-    }
+    eprint!("\n{}\n{}", steps.table(), workspace::not_run());
     outcome.inspect(|()| eprintln!("\neverything passed"))
 }
 

@@ -26,16 +26,13 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
         }
         _ => python(&mut steps, &skips),
     });
-    eprint!("\n{}\n{}", steps.table(), skips.report());
+    eprint!("\n{}\n{}{}", steps.table(), skips.report(), workspace::not_run());
     outcome.inspect(|()| eprintln!("\neverything passed"))
 }
 
 /// The tests of the workspace. What needs Python's packages gets them first: a server that speaks the
 /// protocol of S3, and a pretrained model.
 fn rust(steps: &mut Steps, skips: &Skips) -> Outcome {
-    for (test, reason) in workspace::tests_not_run()? {
-        skips.add(&test, reason)?;
-    }
     let store = steps.run("object store", store::environment)?;
     let packages = steps.run("python packages", wheel::packages)?;
     let whole = workspace::whole()?;
@@ -48,7 +45,7 @@ fn rust(steps: &mut Steps, skips: &Skips) -> Outcome {
         if let (Some(packages), None) = (&packages, std::env::var_os("FAVOR_MINILM")) {
             tests.env("FAVOR_MINILM", wheel::minilm(packages)?);
         }
-        execute(skips.told_to(&mut tests))
+        execute(skips.told_to(&mut tests).env("FAVOR_AUTOGRAD", wheel::autograd()?))
     })
 }
 

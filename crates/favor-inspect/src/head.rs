@@ -2,7 +2,7 @@
 
 use crate::closed::{self, Closed};
 use crate::sampling::Samples;
-use crate::{DRAWS, Error, FamilyReport, HeadReport, InspectOptions, PairSample, Result};
+use crate::{DRAWS, Error, FamilyReport, HeadInspection, InspectOptions, PairSample, Result};
 use crate::{advice, measured};
 use favor::diagnose::{Estimator, uniform_error};
 use favor::reference::{Mask, exact_attention};
@@ -69,12 +69,12 @@ impl<'a> PreparedHead<'a> {
         &self,
         families: Vec<FamilyReport>,
         options: &InspectOptions,
-    ) -> HeadReport {
+    ) -> HeadInspection {
         let (queries, keys) = (self.input.queries.rows(), self.input.keys.rows());
         let used = (self.samples.pairs.0.rows(), self.samples.pairs.1.rows());
         let floor = Estimator::new(Family::Trig, self.kernel, None)
             .map_or(f64::NAN, |e| e.objective_floor(&self.moments.0, &self.moments.1));
-        HeadReport {
+        HeadInspection {
             head: self.index,
             queries,
             keys,

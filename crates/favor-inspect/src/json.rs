@@ -1,6 +1,6 @@
 //! The inspection as JSON, at full precision.
 
-use crate::{HeadReport, Inspection};
+use crate::{HeadInspection, Inspection};
 use serde::Serialize;
 
 impl Inspection {
@@ -24,7 +24,7 @@ impl Inspection {
 #[derive(Serialize)]
 struct Object<'a> {
     #[serde(flatten)]
-    head: &'a HeadReport,
+    head: &'a HeadInspection,
     scaling: &'a str,
     hint: Option<&'a str>,
 }

@@ -24,16 +24,14 @@ mod json;
 mod maps;
 mod measured;
 mod options;
-mod plain;
 mod report;
 mod sampling;
 mod text;
 
 pub use error::{Error, Result};
 pub use maps::{MapInspection, MapOptions, MapOrigin, MapReport, head_attention, inspect_maps};
-pub use options::{InspectOptions, MOST_FEATURES, compared};
-pub use plain::{attention_to, mean_of_values, window_keys};
-pub use report::{FamilyReport, HeadReport, Inspection, Measured, PairSample, Recommendation};
+pub use options::{InspectOptions, compared};
+pub use report::{FamilyReport, HeadInspection, Inspection, Measured, PairSample, Recommendation};
 
 use favor::{Family, Kernel};
 use favor_io::HeadArrays;

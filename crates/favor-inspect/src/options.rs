@@ -1,10 +1,8 @@
 //! What to compare, and at which sizes.
 
 use crate::{Error, Result};
+use favor::diagnose::MOST_FEATURES;
 use favor::{Family, Kernel};
-
-/// The maximum number of features.
-pub const MOST_FEATURES: usize = 1 << 16;
 
 /// How arrays are inspected.
 ///

@@ -20,12 +20,12 @@ pub struct Inspection {
     /// Whether the arrays had an axis for the heads.
     pub has_head_axis: bool,
     /// One report per head.
-    pub heads: Vec<HeadReport>,
+    pub heads: Vec<HeadInspection>,
 }
 
 /// One head.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HeadReport {
+pub struct HeadInspection {
     /// Its number, from 0.
     pub head: usize,
     /// Number of queries.

@@ -2,11 +2,9 @@
 
 use crate::MOST_PAIRS;
 use favor::Matrix;
-use favor::diagnose::sample_rows;
+use favor::diagnose::{PREDICTED, sample_rows};
 use favor_io::Head;
 
-/// Maximum queries and keys for predicted row sums and outputs, which cost `O(keys² d)` per query.
-const PREDICTED: (usize, usize) = (48, 512);
 /// Maximum queries and keys for the measured kernel error.
 const KERNEL: (usize, usize) = (256, 256);
 /// Maximum queries for the measured output error, which uses all keys.

@@ -1,6 +1,6 @@
 //! The inspection as text.
 
-use crate::report::{FamilyReport, HeadReport, Inspection};
+use crate::report::{FamilyReport, HeadInspection, Inspection};
 use favor::diagnose::median;
 use favor_io::numbers::{count, figures, fixed, optional, optional_count};
 use favor_io::table::Table;
@@ -34,7 +34,7 @@ impl Inspection {
         out
     }
 
-    fn head(&self, out: &mut String, head: &HeadReport) {
+    fn head(&self, out: &mut String, head: &HeadInspection) {
         let title =
             if self.has_head_axis { format!("head {}: ", head.head) } else { String::new() };
         let _ = writeln!(

@@ -5,9 +5,10 @@
 
 use crate::{Error, Result};
 use favor::diagnose::relative_error;
+use favor::reference::{attention_to, mean_of_values, window_keys};
 use favor::{ExactKeys, Family, FeatureSpec, Kernel, Method, Moments};
 use favor_figure::{Figure, Panel, Series};
-use favor_inspect::{attention_to, head_attention, mean_of_values, window_keys};
+use favor_inspect::head_attention;
 use favor_io::numbers::percent;
 use favor_io::progress::{Counter, Listener};
 use favor_io::stats::mean;
@@ -164,10 +165,10 @@ fn head_errors(options: &NearOptions, head: &Head) -> Result<Errors> {
         }
         with_features.push(sum / DRAWS as f64);
         let keys = |i| window_keys(i, near, length, options.causal);
-        let alone = attention_to(kernel, q, k, v, keys)?;
+        let alone = attention_to(kernel, q.view(), k.view(), v.view(), keys)?;
         window_alone.push(relative_error(&alone, &exact));
     }
-    let mean_of_values = relative_error(&mean_of_values(v, length, options.causal), &exact);
+    let mean_of_values = relative_error(&mean_of_values(v.view(), length, options.causal), &exact);
     Ok(Errors { with_features, window_alone, mean_of_values })
 }
 

@@ -119,4 +119,10 @@ fn slots_with_more_members_than_keys_have_all_keys() {
     let budget = Budget::Error(0.01);
     let planned = plan(&arrays, spec, false, &options, budget, &silent).unwrap();
     assert!(planned.layer.heads[0].point.error <= 0.01);
+    let html = planned.to_html("measure --me");
+    assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"));
+    assert!(html.contains("errors of at most 1.0") && html.contains("<pre>measure --me</pre>"));
+    assert_eq!(html.matches("<tr><td>").count(), planned.layer.heads.len());
+    // The front and what was chosen from it.
+    assert!(html.contains("what budgets can give") && html.contains("this budget"));
 }

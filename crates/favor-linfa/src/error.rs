@@ -14,9 +14,3 @@ pub enum Error {
     #[error(transparent)]
     Linfa(#[from] linfa::error::Error),
 }
-
-impl Error {
-    pub(crate) fn parameter(what: &str, reason: impl std::fmt::Display) -> Self {
-        Self::Linfa(linfa::error::Error::Parameters(format!("{what}: {reason}")))
-    }
-}

@@ -1,42 +1,9 @@
 //! Parameters that are checked before use.
 
-use crate::{Error, Result};
-use favor::learn::{Bandwidth, FitOptions, HeadOptions, Search};
-
-/// An error unless a kernel mean or random features can be fitted with these options.
-pub(crate) fn check(options: &FitOptions) -> Result<()> {
-    check_features(options.features)?;
-    match options.bandwidth {
-        Bandwidth::Fixed(h) => check_positive("bandwidth", h),
-        Bandwidth::Auto(Search::CrossValidation { folds }) if folds < 2 => {
-            Err(Error::parameter("folds", format!("{folds} parts; give 2 or more")))
-        }
-        Bandwidth::Auto(_) => Ok(()),
-    }
-}
-
-/// An error unless a head can be fitted with these options.
-pub(crate) fn check_head(options: &HeadOptions) -> Result<()> {
-    check_features(options.features)?;
-    options.bandwidth.map_or(Ok(()), |h| check_positive("bandwidth", h))?;
-    options.penalty.map_or(Ok(()), |penalty| check_positive("penalty", penalty))
-}
-
-fn check_features(features: usize) -> Result<()> {
-    if features > 0 { Ok(()) } else { Err(Error::parameter("features", "at least one is needed")) }
-}
-
-fn check_positive(name: &'static str, value: f64) -> Result<()> {
-    if value.is_finite() && value > 0.0 {
-        return Ok(());
-    }
-    Err(Error::parameter(name, format!("{value} is not a positive number")))
-}
-
 /// The two types of parameters of a model, with setters for its options and how these are checked.
 macro_rules! parameter_types {
     (
-        $params:ident, $valid:ident<$($generic:ident),+>, $model:ident, $options:ty, $check:path,
+        $params:ident, $valid:ident<$($generic:ident),+>, $model:ident, $options:ty,
         { $($(#[$doc:meta])* $setter:ident($($argument:ident: $type:ty)?);)* }
     ) => {
         #[doc = concat!("How to fit a [`", stringify!($model), "`]; checked before it is used.")]
@@ -76,7 +43,7 @@ macro_rules! parameter_types {
             type Error = $crate::Error;
 
             fn check_ref(&self) -> $crate::Result<&Self::Checked> {
-                $check(&self.0.options)?;
+                self.0.options.check()?;
                 Ok(&self.0)
             }
 
@@ -92,7 +59,7 @@ macro_rules! parameter_types {
 macro_rules! parameters {
     ($params:ident, $valid:ident<$($generic:ident),+>, $model:ident) => {
         $crate::params::parameter_types! {
-            $params, $valid<$($generic),+>, $model, favor::learn::FitOptions, $crate::params::check,
+            $params, $valid<$($generic),+>, $model, favor::learn::FitOptions,
             {
                 /// The number of features. More features are more accurate.
                 features(features: usize);
@@ -124,7 +91,7 @@ macro_rules! parameters {
 macro_rules! head_parameters {
     ($params:ident, $valid:ident<$($generic:ident),+>, $model:ident) => {
         $crate::params::parameter_types! {
-            $params, $valid<$($generic),+>, $model, favor::learn::HeadOptions, $crate::params::check_head,
+            $params, $valid<$($generic),+>, $model, favor::learn::HeadOptions,
             {
                 /// The number of features. More features are more accurate.
                 features(features: usize);

@@ -129,7 +129,7 @@ fn parameters_and_records_are_checked() {
         params().bandwidth(f64::NAN),
         params().bandwidth(Search::CrossValidation { folds: 1 }),
     ] {
-        assert!(matches!(bad.check_ref(), Err(Error::Linfa(_))));
+        assert!(matches!(bad.check_ref(), Err(Error::Favor(_))));
         assert!(bad.clone().fit(&data).is_err());
         assert!(bad.check().is_err());
     }
@@ -178,5 +178,6 @@ fn heads_give_what_the_models_give() {
     }
     let params = RidgeClassifier::<f64, usize>::params;
     assert!(params().bandwidth(-1.0).check().is_err() && params().penalty(-1.0).check().is_err());
+    assert!(params().penalty(0.0).check().is_ok() && params().folds(0).check().is_err());
     assert!(params().bandwidth(-1.0).bandwidth(None).check().is_ok());
 }

@@ -38,13 +38,13 @@ impl Batches {
     pub fn epoch(&self, epoch: u64) -> Vec<Vec<usize>> {
         let mut stream = Stream::new(self.seed.wrapping_add(epoch << 32), PURPOSE);
         let mut order: Vec<usize> = (0..self.lengths.len()).collect();
-        shuffle(&mut order, &mut stream);
+        stream.shuffle(&mut order);
         // Sorted within windows, so that batches need little padding and yet differ each epoch.
         for window in order.chunks_mut(WINDOW * self.size) {
             window.sort_by_key(|i| self.lengths[*i]);
         }
         let mut batches: Vec<Vec<usize>> = order.chunks(self.size).map(<[_]>::to_vec).collect();
-        shuffle(&mut batches, &mut stream);
+        stream.shuffle(&mut batches);
         batches
     }
 }
@@ -69,13 +69,6 @@ pub fn like_length(lengths: &[usize], size: usize, budget: usize) -> Vec<Vec<usi
         }
     }
     groups
-}
-
-/// Fisher and Yates.
-fn shuffle<T>(items: &mut [T], stream: &mut Stream) {
-    for i in (1..items.len()).rev() {
-        items.swap(i, stream.index(i + 1));
-    }
 }
 
 #[cfg(test)]

@@ -49,18 +49,24 @@ mod _native {
     use crate::run::_panic;
     #[pymodule_export]
     use crate::sums::KeySums;
+    use favor::learn::{HeadKind, KernelShape};
+    use favor::learned::LearnOptions;
     use favor::{Coupling, Family, MapPolicy};
     use pyo3::prelude::*;
-    use pyo3::types::PyTuple;
+    use pyo3::types::{IntoPyDict, PyTuple};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
         let families = Family::ALL.map(|family| (family.name(), family.is_positive()));
         module.add("FAMILIES", PyTuple::new(py, families)?)?;
+        let titles: Vec<_> = Family::ALL.map(|f| (f.name(), f.title())).into();
+        module.add("FAMILY_TITLES", titles.into_py_dict(py)?)?;
         module.add("COUPLINGS", PyTuple::new(py, Coupling::ALL.map(Coupling::name))?)?;
-        let shapes = favor::learn::KernelShape::ALL.map(favor::learn::KernelShape::name);
+        let shapes = KernelShape::ALL.map(KernelShape::name);
         module.add("KERNEL_SHAPES", PyTuple::new(py, shapes)?)?;
+        module.add("HEADS", PyTuple::new(py, HeadKind::ALL.map(HeadKind::name))?)?;
+        module.add("LEARN_STEPS", LearnOptions::STEPS)?;
         module.add("REDRAW", MapPolicy::REDRAW)?;
         module.add("KEEP", MapPolicy::KEEP)?;
         module.add("BFLOAT16", crate::number::bfloat16(py)?)?;

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from .. import AdaptiveMaps, FeatureMap, HeadReport, LearnedHead, learn_maps
 from .._learn import LONGEST, Progress, most_sequences
-from .._native import KEEP, REDRAW
+from .._native import KEEP, LEARN_STEPS, REDRAW
 from ._attention import HIDDEN, ExactKeys, Implementation, attend, exact_keys
 from ._learnable import learnable
 from ._maps import HEADER, contents, file_tensor, header, pack, unpack
@@ -187,7 +187,7 @@ class FavorAttention(nn.Module):
         *,
         is_causal: bool = False,
         learn: bool = False,
-        steps: int = 800,
+        steps: int = LEARN_STEPS,
         progress: Progress = None,
     ) -> list[HeadReport]:
         """Fits the maps to the inputs of a call, and begins the statistics with them.

@@ -4,9 +4,9 @@ use crate::failure::Outcome;
 use crate::routed::Routed;
 use crate::terminal::{self, Bar};
 use clap::builder::RangedU64ValueParser;
+use favor::diagnose::MOST_FEATURES;
 use favor::learned::{Budget, LearnOptions};
 use favor::{ExactKeys, Family, FeatureSpec, maps_to_bytes};
-use favor_inspect::MOST_FEATURES;
 use favor_io::progress::Tick;
 use favor_io::{AtomicFile, SequenceArrays, write_atomically};
 use favor_lab::learning::{learn, plan};
@@ -84,16 +84,17 @@ pub(crate) struct Arguments {
     out: PathBuf,
     /// For each head, choose the cheapest setting with at most this relative error on held-out
     /// sequences: any features and exact keys up to those given, or exact attention
-    #[arg(long, value_name = "ERROR", conflicts_with_all = ["operations", "html"])]
+    #[arg(long, value_name = "ERROR", conflicts_with = "operations")]
     tolerance: Option<f64>,
     /// The same, but with the least error that this many multiply-adds per token and head allow on
     /// average
-    #[arg(long, value_name = "N", conflicts_with = "html")]
+    #[arg(long, value_name = "N")]
     operations: Option<f64>,
     /// Print JSON at full precision instead of a table
     #[arg(long)]
     json: bool,
-    /// Also write a page with the table, plots of the weights, and error against cost
+    /// Also write a page with the table and error against cost; without a budget, with plots of the
+    /// weights too
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
 }
@@ -142,6 +143,9 @@ impl Arguments {
             drop(bar);
             check_stopped()?;
             write_atomically(&self.out, &maps_to_bytes(&found.maps())?)?;
+            if let Some(path) = &self.html {
+                write_atomically(path, found.to_html(&self.to_measure()).as_bytes())?;
+            }
             return terminal::print(&if self.json {
                 found.to_json()
             } else {

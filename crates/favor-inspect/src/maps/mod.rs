@@ -5,10 +5,9 @@ mod text;
 
 pub use origin::MapOrigin;
 
-use crate::plain::{attention_to, mean_of_values, window_keys};
 use crate::{Error, Result};
 use favor::diagnose::Operations;
-use favor::reference::{Mask, exact_key_sets};
+use favor::reference::{Mask, attention_to, exact_key_sets, mean_of_values, window_keys};
 use favor::{AttentionOptions, ExactKeys, FeatureMap, Matrix, Method, Qkv, Tensor, attention};
 use favor_io::SequenceArrays;
 use favor_io::progress::{Counter, Listener};
@@ -223,7 +222,7 @@ impl Score {
         let target = run(Method::Exact(kernel))?;
         let maps = std::slice::from_ref(map);
         let out = run(Method::Hybrid { maps, exact: &[exact] })?;
-        let mask = if causal { Mask::causal() } else { Mask::none() };
+        let mask = Mask::new(causal, None);
         let sets = if exact.is_none() {
             vec![vec![]; q.rows()]
         } else {
@@ -231,14 +230,14 @@ impl Score {
         };
         let exact_keys = sets.iter().map(Vec::len).sum::<usize>();
         let to_keys = |keys_of: &dyn Fn(usize) -> Vec<usize>| -> favor::Result<f64> {
-            Ok(distance(&attention_to(kernel, &q, &k, &v, keys_of)?, &target))
+            Ok(distance(&attention_to(kernel, q.view(), k.view(), v.view(), keys_of)?, &target))
         };
         let alone = if exact.is_none() { None } else { Some(to_keys(&|i| sets[i].clone())?) };
         let values = arrays.values().map_or(map.dim(), |v| v.shape()[3]);
         let operations = Operations { features: map.features(), dim: map.dim(), values };
         let window = operations.window(exact_keys as f64 / q.rows() as f64, causal);
         let window_alone = if q.rows() == k.rows() {
-            Some(to_keys(&|i| window_keys(i, window, k.rows(), causal))?)
+            Some(to_keys(&|i| window_keys(i, window, k.rows(), causal).collect())?)
         } else {
             None
         };
@@ -250,7 +249,7 @@ impl Score {
             error: distance(&out, &target),
             alone,
             window_alone,
-            uniform: distance(&mean_of_values(&v, q.rows(), causal), &target),
+            uniform: distance(&mean_of_values(v.view(), q.rows(), causal), &target),
         })
     }
 }
@@ -258,11 +257,11 @@ impl Score {
 /// Attention of one head by the engine.
 ///
 /// ```
-/// use favor::{Kernel, Matrix, Method};
-/// use favor_inspect::{head_attention, mean_of_values};
+/// use favor::{Kernel, Matrix, Method, reference::mean_of_values};
+/// use favor_inspect::head_attention;
 /// let (x, v) = (Matrix::zeros(4, 2), Matrix::from_fn(4, 1, |i, _| i as f64));
 /// let out = head_attention(Method::Exact(Kernel::attention(2)), &x, &x, &v, true)?;
-/// assert_eq!(out, mean_of_values(&v, 4, true)); // all keys weigh the same
+/// assert_eq!(out, mean_of_values(v.view(), 4, true)); // all keys weigh the same
 /// # Ok::<(), favor::Error>(())
 /// ```
 pub fn head_attention(

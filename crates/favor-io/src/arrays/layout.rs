@@ -25,14 +25,14 @@ impl Array {
     pub(super) fn new(values: Vec<f64>, shape: Vec<u64>, order: Order) -> Self {
         let values = match order {
             Order::C => values,
-            Order::Fortran => turned(&values, &shape),
+            Order::Fortran => transposed(&values, &shape),
         };
         Self { values, shape }
     }
 }
 
 /// The transpose: the last index runs fastest instead of the first.
-fn turned(values: &[f64], shape: &[u64]) -> Vec<f64> {
+fn transposed(values: &[f64], shape: &[u64]) -> Vec<f64> {
     let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
     let mut place = vec![0; shape.len()];
     let mut out = Vec::with_capacity(values.len());

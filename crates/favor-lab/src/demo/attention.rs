@@ -3,7 +3,7 @@
 use super::curve::{self, FamilyCurve};
 use super::{CurvePoint, DemoOptions, data};
 use crate::Result;
-use favor::diagnose::{Estimator, predict, relative_error, sample_rows, uniform_error};
+use favor::diagnose::{Estimator, PREDICTED, predict, relative_error, sample_rows, uniform_error};
 use favor::reference::{Mask, exact_attention, feature_attention};
 use favor::{Kernel, Moments};
 use favor_io::progress::Counter;
@@ -11,8 +11,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 const DIM: usize = 32;
-/// Queries and keys that predictions are made on.
-const PREDICTED: (usize, usize) = (48, 512);
 
 /// What attention gave.
 #[derive(Debug, Clone, PartialEq, Serialize)]

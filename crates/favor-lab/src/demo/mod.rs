@@ -53,11 +53,17 @@ pub struct DemoOptions {
 }
 
 setters! { DemoOptions {
+    seed: u64,
     families: Vec<Family>,
+    features: Vec<usize>,
     shown_features: usize,
     draws: u64,
+    points: usize,
+    exact_lengths: Vec<usize>,
+    feature_lengths: Vec<usize>,
     training: usize,
     tokens: usize,
+    picture: usize,
 } }
 
 impl DemoOptions {

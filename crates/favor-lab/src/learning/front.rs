@@ -3,10 +3,10 @@
 use super::Learning;
 use crate::{Error, Result};
 use favor::diagnose::{Operations, relative_error};
-use favor::reference::{Mask, exact_key_sets};
+use favor::reference::{Mask, attention_to, exact_key_sets, mean_of_values, window_keys};
 use favor::{ExactKeys, FeatureMap, FeatureSpec, Matrix, Method, Moments};
 use favor_figure::{Figure, Panel, Scale, Series};
-use favor_inspect::{attention_to, head_attention, mean_of_values, window_keys};
+use favor_inspect::head_attention;
 use favor_io::progress::Counter;
 use favor_io::{SequenceArrays, Sequences};
 use rayon::prelude::*;
@@ -157,6 +157,7 @@ impl<'a> Head<'a> {
             Budget::Window(near) => {
                 let keys = per_query((0..length).map(|i| window(near)(i).len()).sum());
                 let cost = Operations { features: 0, ..*operations }.per_token(keys);
+                let (q, k, v) = (q.view(), k.view(), v.view());
                 (attention_to(self.map.kernel(), q, k, v, window(near))?, cost)
             }
             Budget::ClosedForm(features) => {
@@ -166,7 +167,7 @@ impl<'a> Head<'a> {
                 (out, Operations { features, ..*operations }.per_token(0.0))
             }
             Budget::Learned(exact) => {
-                let mask = if *causal { Mask::causal() } else { Mask::none() };
+                let mask = Mask::new(*causal, None);
                 let keys = if exact.is_none() {
                     0
                 } else {
@@ -183,7 +184,7 @@ impl<'a> Head<'a> {
     }
 
     fn uniform(&self) -> f64 {
-        relative_error(&mean_of_values(&self.v, self.q.rows(), self.causal), &self.exact)
+        relative_error(&mean_of_values(self.v.view(), self.q.rows(), self.causal), &self.exact)
     }
 }
 

@@ -90,7 +90,7 @@ fn calibration(arrays: &SequenceArrays, causal: bool) -> Result<Calibration<'_, 
 }
 
 fn told(listener: &Listener<'_>, p: LearnProgress) {
-    let what = format!("held-out loss {}", figures(p.held_out));
+    let what = format!("objective {}", figures(p.held_out));
     listener(Tick { done: p.done as u64, total: p.total as u64, what: &what });
 }
 
@@ -165,6 +165,32 @@ mod tests {
         let learning = learn(&arrays, spec, false, &options, &silent).unwrap();
         assert_eq!(learning.held_out.len(), 1);
         (learning, arrays)
+    }
+
+    /// It has one name everywhere: that of Python's progress bar.
+    #[test]
+    fn progress_tells_the_objective() {
+        let told = std::sync::Mutex::new(vec![]);
+        let listener = |tick: Tick<'_>| {
+            told.lock().unwrap().push((tick.done, tick.total, tick.what.to_owned()))
+        };
+        let mut noise = Stream::new(9, 0);
+        let mut array = || {
+            let numbers = (0..4 * 2 * 20 * 4).map(|_| noise.normal()).collect();
+            Sequences::new(numbers, &[4, 2, 20, 4]).unwrap()
+        };
+        let arrays = SequenceArrays::new(array(), array(), None).unwrap();
+        let options = LearnOptions::new().steps(3).threads(Some(1));
+        learn(&arrays, FeatureSpec::new(Family::Balanced, 4), false, &options, &listener).unwrap();
+        let told = told.into_inner().unwrap();
+        // Nothing first, then each step of both heads, as there are fewer than looks.
+        let steps: Vec<(u64, u64)> = told.iter().map(|(done, total, _)| (*done, *total)).collect();
+        assert_eq!(steps, (0..=6).map(|done| (done, 6)).collect::<Vec<_>>());
+        assert_eq!(told[0].2, "");
+        for (.., what) in &told[1..] {
+            let value = what.strip_prefix("objective ").and_then(|v| v.parse::<f64>().ok());
+            assert!(value.is_some_and(|v| v > 0.0), "{what}");
+        }
     }
 
     #[test]

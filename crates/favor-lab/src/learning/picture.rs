@@ -126,6 +126,7 @@ mod tests {
     use super::super::tests::one_held_out;
     use super::*;
     use favor::diagnose::relative_error;
+    use favor_io::Sequences;
 
     /// Without values, the error that learning measured is that of the weights.
     #[test]
@@ -140,6 +141,45 @@ mod tests {
                 assert!(off < 1e-4, "{sequences} sequences: {error} for {}", picture.after);
             }
         }
+    }
+
+    /// Of four heads the median is the better one in the middle; of two there is none, and of one only the best.
+    #[test]
+    fn the_best_the_median_and_the_worst_head_are_shown() {
+        let (one, arrays) = one_held_out(4, false);
+        // Heads of the same map, with errors of a known order; the arrays are repeated for them.
+        let chosen = |errors: &[f64]| -> Vec<(usize, &'static str)> {
+            let mut learning = one.clone();
+            learning.heads = errors
+                .iter()
+                .map(|error| {
+                    let mut head = one.heads[0].clone();
+                    head.report.after = *error;
+                    head
+                })
+                .collect();
+            let repeated = |x: &Sequences| {
+                let [sequences, _, tokens, dim] = x.shape();
+                let numbers = (0..sequences).flat_map(|s| {
+                    let rows = x.head(s, 0);
+                    errors.iter().flat_map(move |_| rows.as_slice().to_vec()).collect::<Vec<_>>()
+                });
+                let numbers = numbers.collect();
+                Sequences::new(numbers, &[sequences, errors.len(), tokens, dim]).unwrap()
+            };
+            let (q, k) = (repeated(arrays.queries()), repeated(arrays.keys()));
+            let arrays = SequenceArrays::new(q, k, None).unwrap();
+            let all = pictures(&learning, &arrays).unwrap();
+            for picture in &all {
+                assert_eq!(picture.after, errors[picture.head]);
+                let title = format!("Head {}, the {} one", picture.head, picture.rank);
+                assert!(picture.to_html().contains(&title));
+            }
+            all.iter().map(|picture| (picture.head, picture.rank)).collect()
+        };
+        assert_eq!(chosen(&[0.3, 0.1, 0.4, 0.2]), [(1, "best"), (3, "median"), (2, "worst")]);
+        assert_eq!(chosen(&[0.3, 0.1]), [(1, "best"), (0, "worst")]);
+        assert_eq!(chosen(&[0.3]), [(0, "best")]);
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! A budget spent over the heads of a layer, as a table for people and as JSON.
+//! A budget spent over the heads of a layer, as a table for people, as a page and as JSON.
 
 use super::{calibration, told};
 use crate::Result;
+use crate::page::{escape, figure, page, section};
 use favor::learned::{Budget, HeadPlan, LayerPlan, LearnOptions, LearnProgress, plan_heads};
 use favor::{FeatureMap, FeatureSpec, Kernel};
+use favor_figure::{Figure, Panel, Scale, Series};
 use favor_io::SequenceArrays;
 use favor_io::numbers::percent;
 use favor_io::progress::Listener;
@@ -67,23 +69,10 @@ impl Plan {
         if let Some(sources) = &self.sources {
             let _ = writeln!(out, "{sources}");
         }
-        let _ = match self.budget {
-            Budget::Error(most) => {
-                writeln!(out, "As cheap as errors of at most {} allow:\n", percent(most))
-            }
-            Budget::Operations(most) => {
-                writeln!(out, "At most {most} operations per token and head on average:\n")
-            }
-        };
+        let _ = writeln!(out, "{}:\n", self.aim());
         let mut table = Table::new("head");
-        for name in ["features", "exact keys", "error", "operations"] {
-            table.column("", name);
-        }
-        for (h, head) in self.layer.heads.iter().enumerate() {
-            let Line { features, keys, error, operations, .. } = Line::of(head);
-            let operations = format!("{operations:.0}");
-            table.row(vec![h.to_string(), features.to_string(), keys, percent(error), operations]);
-        }
+        COLUMNS.into_iter().for_each(|name| table.column("", name));
+        self.rows().into_iter().for_each(|row| table.row(row));
         out.push_str(&table.render("  "));
         let _ = writeln!(out, "\nWhat other budgets would give:\n");
         let mut table = Table::new("operations");
@@ -102,6 +91,84 @@ impl Plan {
         out
     }
 
+    /// A page of its own: what each head gets, and error against cost for all budgets. It ends with
+    /// `to_measure`, the command or code with which readers can measure the maps on their own data.
+    pub fn to_html(&self, to_measure: &str) -> String {
+        let mut out = String::from("<h1>Attention within a budget</h1>\n");
+        let sources = self.sources.as_deref().map(escape).unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "<p class=\"lead\">{}. <span class=\"files\">{sources}</span></p>",
+            self.aim()
+        );
+        section(
+            &mut out,
+            "Held-out sequences",
+            "Head by head",
+            "The cheapest or the most accurate of maps of several sizes with several kinds of exact keys. Heads \
+             without features have exact keys alone.",
+        );
+        out.push_str("<div class=\"wide\"><table>\n<tr><th>head</th>");
+        for name in COLUMNS {
+            let _ = write!(out, "<th>{name}</th>");
+        }
+        out.push_str("</tr>\n");
+        for row in self.rows() {
+            let cells: String =
+                row.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+            let _ = writeln!(out, "<tr>{cells}</tr>");
+        }
+        out.push_str("</table></div>\n");
+        section(
+            &mut out,
+            "Error against cost",
+            "What other budgets would give",
+            "Lower and further left is better. Operations are multiply-adds per token and head; the error is the \
+             root mean square over the heads.",
+        );
+        let front = &self.layer.front;
+        let points = front.iter().map(|p| (p.operations, p.error)).collect();
+        let count = self.layer.heads.len() as f64;
+        let mean =
+            |of: &dyn Fn(&HeadPlan) -> f64| self.layer.heads.iter().map(of).sum::<f64>() / count;
+        let spent = (mean(&|h| h.point.operations), mean(&|h| h.point.error.powi(2)).sqrt());
+        let panel = Panel::new("", "multiply-adds per token", "error of the output")
+            .x_scale(Scale::Log10)
+            .series(Series::new("what budgets can give", points))
+            .series(Series::new("this budget", vec![spent]).emphasised());
+        let svg = Figure::new("").columns(1).plot_size(620.0, 330.0).panel(panel).to_svg();
+        let caption =
+            "Errors on held-out sequences. The last point is exact attention for all heads.";
+        figure(&mut out, &svg, caption);
+        let _ = writeln!(
+            out,
+            "<h2>What next</h2>\n<p>Before you rely on the maps, measure them on data they have not seen:</p>\n\
+             <pre>{}</pre>",
+            escape(to_measure)
+        );
+        page("Attention within a budget", &out)
+    }
+
+    /// What was asked for.
+    fn aim(&self) -> String {
+        match self.budget {
+            Budget::Error(most) => format!("As cheap as errors of at most {} allow", percent(most)),
+            Budget::Operations(most) => {
+                format!("At most {most} operations per token and head on average")
+            }
+        }
+    }
+
+    /// A row of cells per head.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |(h, head): (usize, &HeadPlan)| {
+            let Line { features, keys, error, operations, .. } = Line::of(head);
+            let operations = format!("{operations:.0}");
+            vec![h.to_string(), features.to_string(), keys, percent(error), operations]
+        };
+        self.layer.heads.iter().enumerate().map(row).collect()
+    }
+
     /// JSON at full precision.
     pub fn to_json(&self) -> String {
         let report = Report {
@@ -112,6 +179,9 @@ impl Plan {
         serde_json::to_string_pretty(&report).unwrap_or_else(|_| "null".to_owned()) + "\n"
     }
 }
+
+/// The columns after the first.
+const COLUMNS: [&str; 4] = ["features", "exact keys", "error", "operations"];
 
 #[derive(Serialize)]
 struct Report {

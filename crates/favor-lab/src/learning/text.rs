@@ -1,7 +1,7 @@
 //! What was learned as a table for people, and as JSON.
 
 use super::Learning;
-use favor::learned::{LearnedHead, Recommended};
+use favor::learned::{HeadReport, LearnedHead, Recommended};
 use favor_io::numbers::{figures, percent};
 use favor_io::table::Table;
 use serde::Serialize;
@@ -129,7 +129,8 @@ impl Learning {
 
     /// JSON at full precision. What is not defined is `null`.
     pub fn to_json(&self) -> String {
-        let heads: Vec<Object> = self.heads.iter().enumerate().map(Object::new).collect();
+        let heads = self.heads.iter().enumerate();
+        let heads = heads.map(|(head, learned)| Object { head, report: &learned.report }).collect();
         // Nothing in here that JSON cannot hold; numbers that are not finite become null.
         let text = serde_json::to_string_pretty(&Heads { heads });
         text.unwrap_or_else(|_| "null".to_owned()) + "\n"
@@ -151,42 +152,14 @@ pub(super) const COLUMNS: [(&str, &str); 10] = [
 ];
 
 #[derive(Serialize)]
-struct Heads {
-    heads: Vec<Object>,
+struct Heads<'a> {
+    heads: Vec<Object<'a>>,
 }
 
 /// A head as JSON.
 #[derive(Serialize)]
-struct Object {
+struct Object<'a> {
     head: usize,
-    before: f64,
-    after: f64,
-    exact_alone: Option<f64>,
-    window_alone: Option<f64>,
-    window: usize,
-    uniform: f64,
-    kl_before: f64,
-    kl_after: f64,
-    exact_keys: f64,
-    kept: &'static str,
-    recommended: &'static str,
-}
-
-impl Object {
-    fn new((head, LearnedHead { report: r, .. }): (usize, &LearnedHead)) -> Self {
-        Self {
-            head,
-            before: r.before,
-            after: r.after,
-            exact_alone: r.exact_alone,
-            window_alone: r.window_alone,
-            window: r.window,
-            uniform: r.uniform,
-            kl_before: r.kl_before,
-            kl_after: r.kl_after,
-            exact_keys: r.exact_keys,
-            kept: r.kept.name(),
-            recommended: r.recommended.name(),
-        }
-    }
+    #[serde(flatten)]
+    report: &'a HeadReport,
 }

@@ -58,6 +58,7 @@ setters! { BertConfig {
     num_hidden_layers: usize,
     num_attention_heads: usize,
     intermediate_size: usize,
+    hidden_act: String,
     hidden_dropout_prob: f64,
     attention_probs_dropout_prob: f64,
     max_position_embeddings: usize,

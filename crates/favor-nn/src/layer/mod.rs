@@ -176,8 +176,8 @@ impl FavorAttention {
             let heads = self.maps.heads();
             x.reshape([batch, length, heads, width / heads]).swap_dims(1, 2)
         };
-        let q = self.positions.turn(heads(rowwise(&self.query, query)));
-        let k = self.positions.turn(heads(rowwise(&self.key, key)));
+        let q = self.positions.rotate(heads(rowwise(&self.query, query)));
+        let k = self.positions.rotate(heads(rowwise(&self.key, key)));
         [q, k, heads(rowwise(&self.value, value))]
     }
 

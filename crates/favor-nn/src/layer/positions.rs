@@ -69,7 +69,7 @@ impl Positions {
     }
 
     /// Queries or keys `[batch, heads, length, dim]` that know their places.
-    pub(super) fn turn(self, x: Tensor<4>) -> Tensor<4> {
+    pub(super) fn rotate(self, x: Tensor<4>) -> Tensor<4> {
         if self != Self::Rotary {
             return x;
         }
@@ -170,8 +170,8 @@ mod tests {
             let rows: Vec<f32> = (0..9).flat_map(|_| row(seed)).collect();
             Tensor::<4>::from_data(TensorData::new(rows, [1, 1, 9, 6]), &device)
         };
-        let q = Positions::Rotary.turn(same(0.3));
-        let k = Positions::Rotary.turn(same(1.1));
+        let q = Positions::Rotary.rotate(same(0.3));
+        let k = Positions::Rotary.rotate(same(1.1));
         let products = values(q.matmul(k.swap_dims(2, 3)));
         let at = |i: usize, j: usize| products[9 * i + j];
         for i in 1..9 {

@@ -10,6 +10,7 @@ pub use metric::Metric;
 use crate::bert::Bert;
 use crate::text::{Batch, Encoded, TextTokenizer};
 use crate::{Error, Result};
+use favor::learn::argmax;
 use std::path::Path;
 
 /// What is asked of a text, or of a pair of texts.
@@ -97,8 +98,8 @@ pub(crate) fn answers(
     let answer = |row: &Vec<f32>| match kind {
         Answers::Number => f64::from(row[0]),
         Answers::Classes(_) => {
-            let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-            best.map_or(0.0, |(class, _)| class as f64)
+            let scores: Vec<f64> = row.iter().copied().map(f64::from).collect();
+            argmax(&scores) as f64
         }
     };
     Ok(scores.iter().map(answer).collect())

@@ -28,9 +28,7 @@ pub(super) fn joined(
 ) -> Result<Vec<Utterance>> {
     let mut stream = Stream::new(seed, PURPOSE);
     let mut order: Vec<&Utterance> = utterances.iter().collect();
-    for i in (1..order.len()).rev() {
-        order.swap(i, stream.index(i + 1));
-    }
+    stream.shuffle(&mut order);
     let folder = to.join("sounds");
     std::fs::create_dir_all(&folder).map_err(|e| Error::file(&folder, e))?;
     let mut out = Vec::new();

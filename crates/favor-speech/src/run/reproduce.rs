@@ -10,6 +10,7 @@ use crate::{Corpus, Error, Errors, Manifest, Rate, Result, SpeechModel, Utteranc
 use favor::Family;
 use favor_figure::Bars;
 use favor_io::setters;
+use favor_io::stats::mean;
 use favor_io::write_atomically;
 use favor_nn::run::Watch;
 use favor_nn::run::grid::{self, Grid, Plan};
@@ -431,16 +432,14 @@ impl SpeechReport {
         if found.is_empty() {
             return "–".to_owned();
         }
-        let mean =
-            |of: fn(&Rate) -> f64| 100.0 * found.iter().map(of).sum::<f64>() / found.len() as f64;
+        let mean = |of: fn(&Rate) -> f64| 100.0 * mean(&found.iter().map(of).collect::<Vec<_>>());
         let (value, low, high) = (mean(|r| r.value), mean(|r| r.range[0]), mean(|r| r.range[1]));
         format!("{value:+.1} ({low:+.1} to {high:+.1})")
     }
 
     /// Over seeds, in per cent.
     fn mean(&self, cell: &SpeechCell, value: fn(&Errors) -> f64) -> f64 {
-        let values = self.values(cell, value);
-        100.0 * values.iter().sum::<f64>() / values.len() as f64
+        100.0 * mean(&self.values(cell, value))
     }
 
     /// One cell for all seeds.

@@ -1,7 +1,7 @@
 //! The error of a map on given data, measured against the exact kernel.
 
 use super::median;
-use crate::reference::{Mask, exact_attention, feature_attention};
+use crate::reference::{Mask, exact_attention, feature_attention, mean_of_values};
 use crate::{FeatureMap, Float, Matrix, Result, Rows, Side};
 
 /// `‖approximate − exact‖ / ‖exact‖` in the Frobenius norm; 0 when both are zero.
@@ -88,12 +88,7 @@ pub fn attention_error<T: Float>(
 /// ```
 pub fn uniform_error<T: Float>(exact: &Matrix<T>, v: Rows<'_, T>) -> Result<f64> {
     crate::kernel::check_values("uniform_error", v, v)?;
-    let mut mean = vec![0.0; v.columns()];
-    for row in v.iter() {
-        mean.iter_mut().zip(row).for_each(|(m, x)| *m += x.to_f64() / v.rows() as f64);
-    }
-    let plain = Matrix::from_fn(exact.rows(), exact.columns(), |_, c| T::from_f64(mean[c]));
-    Ok(relative_error(&plain, exact))
+    Ok(relative_error(&mean_of_values(v, exact.rows(), false), exact))
 }
 
 /// How many of the M features effectively carry each query's row sum: `(Σ_m p_m)² / Σ_m p_m²` with

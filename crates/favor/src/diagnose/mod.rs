@@ -22,8 +22,8 @@ pub use measure::{
 };
 pub use operations::Operations;
 pub use pair_means::PairMeans;
-pub use predict::{Prediction, predict};
-pub use recommend::{Advice, Candidate, recommend};
+pub use predict::{PREDICTED, Prediction, predict};
+pub use recommend::{Advice, Candidate, MOST_FEATURES, recommend};
 pub use row_error::RowErrorModel;
 pub use stats::median;
 
@@ -55,12 +55,7 @@ pub fn features_needed(log_relative_variance: f64, error: f64) -> f64 {
 pub fn sample_rows<T: Float>(rows: Rows<'_, T>, most: usize, seed: u64) -> Matrix<T> {
     let mut chosen: Vec<usize> = (0..rows.rows()).collect();
     if rows.rows() > most {
-        let mut stream = Stream::new(seed, 1 << 32);
-        for i in 0..most {
-            let j = i + stream.index(rows.rows() - i);
-            chosen.swap(i, j);
-        }
-        chosen.truncate(most);
+        Stream::new(seed, 1 << 32).choose(&mut chosen, most);
         chosen.sort_unstable();
     }
     let mut out = Matrix::zeros(chosen.len(), rows.columns());

@@ -19,6 +19,9 @@ use crate::linalg::{dot, product, product_transposed};
 use crate::parameters::overflow;
 use crate::{Family, Float, Matrix, Result, Rows};
 
+/// As many queries and keys as are worth predicting from: time grows with the square of the keys.
+pub const PREDICTED: (usize, usize) = (48, 512);
+
 /// Keys with less than this fraction of a query's attention do not enter its prediction.
 const LEAST_SHARE: f64 = 1e-7;
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt;
 
 /// Nobody computes more features than this.
-const MOST_FEATURES: f64 = 65_536.0;
+pub const MOST_FEATURES: usize = 1 << 16;
 
 /// A family with the number of features that the desired accuracy needs.
 ///
@@ -76,7 +76,7 @@ impl fmt::Display for Advice {
 pub fn recommend(candidates: &[Candidate], break_even: f64) -> Option<Advice> {
     let best = candidates.iter().min_by(|a, b| a.features.total_cmp(&b.features))?;
     let (family, needed) = (best.family, best.features);
-    Some(if needed <= break_even.min(MOST_FEATURES) {
+    Some(if needed <= break_even.min(MOST_FEATURES as f64) {
         Advice::Features { family, features: (needed.ceil() as usize).next_power_of_two() }
     } else {
         Advice::Exact { family, features_needed: needed, break_even }

@@ -46,17 +46,17 @@ pub(super) fn next_direction(stream: &mut Stream, earlier: &[f64], row: &mut [f6
 /// Makes `row` orthogonal to the unit rows `earlier` and gives it length 1. False if too little of
 /// it is left to point anywhere.
 fn orthonormalise(earlier: &[f64], row: &mut [f64]) -> bool {
-    let before = dot(row, row).sqrt();
+    let before = ordered_dot(row, row).sqrt();
     // Rounding in the first pass leaves traces of the earlier rows when much was removed; a second
     // pass removes them. Two are enough (W. Kahan, in B. N. Parlett, "The Symmetric Eigenvalue
     // Problem", 1980).
     for _ in 0..2 {
         for unit in earlier.chunks_exact(row.len()) {
-            let along = dot(unit, row);
+            let along = ordered_dot(unit, row);
             row.iter_mut().zip(unit).for_each(|(r, u)| *r -= along * u);
         }
     }
-    let after = dot(row, row).sqrt();
+    let after = ordered_dot(row, row).sqrt();
     let enough = after > DEGENERATE * before;
     if enough {
         row.iter_mut().for_each(|r| *r /= after);
@@ -80,7 +80,7 @@ pub(super) fn scale(row: &mut [f64], factor: f64) {
 
 /// The inner product, summed in eight interleaved parts: an order fixed by the source, so the
 /// result is the same everywhere, yet one that processors can work on in parallel.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+fn ordered_dot(a: &[f64], b: &[f64]) -> f64 {
     let mut parts = [0.0; 8];
     let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
     for (i, (x, y)) in a.remainder().iter().zip(b.remainder()).enumerate() {
@@ -100,12 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dot_counts_every_entry_once() {
+    fn ordered_dot_counts_every_entry_once() {
         for len in 0..40 {
             let a: Vec<f64> = (0..len).map(f64::from).collect();
             let b: Vec<f64> = (0..len).map(|i| f64::from(2 * i + 1)).collect();
             let expected: f64 = a.iter().zip(&b).map(|(x, y)| x * y).sum();
-            assert_eq!(dot(&a, &b), expected);
+            assert_eq!(ordered_dot(&a, &b), expected);
         }
     }
 
@@ -126,9 +126,9 @@ mod tests {
             }
             assert!(orthonormalise(&rows, &mut row));
             for unit in rows.chunks_exact(dim) {
-                assert!(dot(unit, &row).abs() < 1e-14, "{:e}", dot(unit, &row));
+                assert!(ordered_dot(unit, &row).abs() < 1e-14, "{:e}", ordered_dot(unit, &row));
             }
-            assert!((dot(&row, &row) - 1.0).abs() < 1e-14);
+            assert!((ordered_dot(&row, &row) - 1.0).abs() < 1e-14);
             rows.extend_from_slice(&row);
         }
     }

@@ -89,6 +89,36 @@ impl Stream {
         }
     }
 
+    /// Brings items into a random order, each order equally likely (Fisher and Yates).
+    ///
+    /// ```
+    /// let mut order = [0, 1, 2, 3, 4];
+    /// favor::draw::Stream::new(7, 0).shuffle(&mut order);
+    /// assert_ne!(order, [0, 1, 2, 3, 4]);
+    /// order.sort();
+    /// assert_eq!(order, [0, 1, 2, 3, 4]);
+    /// ```
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.index(i + 1));
+        }
+    }
+
+    /// Keeps `count` items in random order; if there are no more, all of them. Each choice is equally likely.
+    ///
+    /// ```
+    /// let mut few: Vec<usize> = (0..100).collect();
+    /// favor::draw::Stream::new(7, 0).choose(&mut few, 3);
+    /// assert_eq!(few.len(), 3);
+    /// ```
+    pub fn choose<T>(&mut self, items: &mut Vec<T>, count: usize) {
+        for i in 0..items.len().min(count) {
+            let j = i + self.index(items.len() - i);
+            items.swap(i, j);
+        }
+        items.truncate(count);
+    }
+
     /// Fills a slice with standard-normal numbers.
     pub(super) fn fill_normal(&mut self, values: &mut [f64]) {
         values.iter_mut().for_each(|value| *value = self.normal());
@@ -159,6 +189,36 @@ mod tests {
         // χ² with 6 degrees of freedom exceeds 27.9 with probability 1e-4.
         let chi2: f64 = counts.iter().map(|c: &f64| (c - 1e4) * (c - 1e4) / 1e4).sum();
         assert!(chi2 < 27.9, "{chi2}");
+    }
+
+    /// All 24 orders of four items, and all 12 ordered pairs of them, equally often.
+    #[test]
+    fn orders_and_choices_are_uniform() {
+        let mut stream = Stream::new(5, 0);
+        let mut chi2 = |size: usize, kinds: usize| {
+            let mut counts = std::collections::BTreeMap::new();
+            for _ in 0..24_000 {
+                let mut items = vec![0, 1, 2, 3];
+                if size == 4 {
+                    stream.shuffle(&mut items)
+                } else {
+                    stream.choose(&mut items, size)
+                }
+                assert_eq!(items.len(), size);
+                *counts.entry(items).or_insert(0.0) += 1.0;
+            }
+            assert_eq!(counts.len(), kinds);
+            let mean = 24_000.0 / kinds as f64;
+            counts.values().map(|c: &f64| (c - mean).powi(2) / mean).sum::<f64>()
+        };
+        // χ² with 23 and 11 degrees of freedom exceeds 57.1 and 37.4 with probability 1e-4.
+        let (orders, pairs) = (chi2(4, 24), chi2(2, 12));
+        assert!(orders < 57.1 && pairs < 37.4, "{orders} {pairs}");
+        let mut all = vec![1, 2, 3];
+        stream.choose(&mut all, 7);
+        all.sort();
+        assert_eq!(all, [1, 2, 3]);
+        stream.shuffle::<u8>(&mut []);
     }
 
     #[test]

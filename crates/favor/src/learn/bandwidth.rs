@@ -15,11 +15,16 @@ pub(super) const LEAST_ROWS: usize = 8;
 /// # Ok::<(), favor::Error>(())
 /// ```
 pub fn gaussian(bandwidth: f64) -> Result<Kernel> {
-    if !(bandwidth.is_finite() && bandwidth > 0.0) {
-        let reason = format!("{bandwidth} is not a positive number");
-        return Err(Error::invalid("bandwidth", reason));
-    }
+    check_bandwidth(bandwidth)?;
     Kernel::gaussian().scaled(1.0 / bandwidth)
+}
+
+/// An error unless the bandwidth is a positive number.
+pub(super) fn check_bandwidth(bandwidth: f64) -> Result<()> {
+    if bandwidth.is_finite() && bandwidth > 0.0 {
+        return Ok(());
+    }
+    Err(Error::invalid("bandwidth", format!("{bandwidth} is not a positive number")))
 }
 
 /// The paper's ten bandwidths, equally far apart in logarithm from 10⁻² to 10², in ascending order.
@@ -35,6 +40,16 @@ pub enum Bandwidth {
     Auto(Search),
     /// A given one.
     Fixed(f64),
+}
+
+impl Bandwidth {
+    /// An error unless it is a positive number, or can be chosen.
+    pub(super) fn check(self) -> Result<()> {
+        match self {
+            Self::Auto(search) => search.check(),
+            Self::Fixed(bandwidth) => check_bandwidth(bandwidth),
+        }
+    }
 }
 
 impl Default for Bandwidth {
@@ -66,6 +81,17 @@ pub enum Search {
         /// How many parts.
         folds: usize,
     },
+}
+
+impl Search {
+    fn check(self) -> Result<()> {
+        match self {
+            Self::CrossValidation { folds } if folds < 2 => {
+                Err(Error::invalid("folds", format!("{folds} parts; give 2 or more")))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// One bandwidth and its scores.
@@ -124,9 +150,7 @@ pub fn choose_bandwidth(
         Search::Validation => (4, vec![3]),
         Search::CrossValidation { folds } => (folds, (0..folds).collect()),
     };
-    if parts < 2 {
-        return Err(Error::invalid("folds", format!("{parts} parts; give 2 or more")));
-    }
+    search.check()?;
     if count < LEAST_ROWS.max(parts) {
         let reason = format!("{count} different rows are too few to choose it on; give a number");
         return Err(Error::invalid("bandwidth", reason));

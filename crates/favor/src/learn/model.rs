@@ -1,6 +1,8 @@
 //! A design, its sums and a head together: fit, add, merge, subtract, predict.
 
 use super::design::DesignSpec;
+use super::gram::check_folds;
+use super::ridge::check_penalty;
 use super::sampling::sample;
 use super::{
     Basis, DEFAULT_FOLDS, Design, DesignTrial, GramSums, Head, KernelShape, Known, LogisticFit,
@@ -211,8 +213,22 @@ impl HeadOptions {
         Self { passes, ..self }
     }
 
+    /// An error unless a head can be fitted with these options.
+    ///
+    /// ```
+    /// use favor::learn::HeadOptions;
+    /// assert!(HeadOptions::default().penalty(Some(0.0)).check().is_ok());
+    /// assert!(HeadOptions::default().penalty(Some(-1.0)).check().is_err());
+    /// assert!(HeadOptions::default().folds(0).check().is_err());
+    /// ```
+    pub fn check(&self) -> Result<()> {
+        self.specs()?.iter().try_for_each(DesignSpec::check_options)?;
+        self.penalty.map_or(Ok(()), check_penalty)?;
+        check_folds(self.folds)
+    }
+
     /// The designs to compare; with a given bandwidth, with that one.
-    fn specs(&self) -> Vec<DesignSpec> {
+    fn specs(&self) -> Result<Vec<DesignSpec>> {
         let each = |basis: Basis| {
             let supported = self.shapes.iter().filter(move |s| basis.supports(**s));
             // One design that is not supported says so when it is fitted.
@@ -229,7 +245,11 @@ impl HeadOptions {
                 },
             )
         };
-        self.bases.iter().flat_map(|b| each(*b).collect::<Vec<_>>()).collect()
+        let specs: Vec<_> = self.bases.iter().flat_map(|b| each(*b).collect::<Vec<_>>()).collect();
+        if specs.is_empty() {
+            return Err(Error::invalid("designs", "no basis has features of these kernels"));
+        }
+        Ok(specs)
     }
 }
 
@@ -273,6 +293,7 @@ impl HeadModel {
         classes: Option<usize>,
         weights: Option<&[f64]>,
     ) -> Result<Self> {
+        options.check()?;
         rows.check_nonempty("rows")?;
         let mut moments = Moments::new(rows.columns());
         match weights {
@@ -514,9 +535,8 @@ fn choose(
     sample: &Sample<'_>,
     moments: &Moments,
 ) -> Result<(DesignSpec, Vec<DesignTrial>)> {
-    let specs = options.specs();
+    let specs = options.specs()?;
     let (mut best, mut trials) = match (&specs[..], options.bandwidth) {
-        ([], _) => return Err(Error::invalid("designs", "no basis has features of these kernels")),
         ([only], Some(_)) if !options.metric => return Ok((only.clone(), vec![])),
         (several, Some(_)) => {
             let scored = several.iter().map(|spec| sample.score(spec, moments));

@@ -1,7 +1,7 @@
 //! How to fit.
 
 use super::Bandwidth;
-use crate::{Coupling, Family, FeatureSpec};
+use crate::{Coupling, Error, Family, FeatureSpec, Result};
 
 /// Which features, how many, and the bandwidth.
 ///
@@ -88,7 +88,27 @@ impl FitOptions {
         Self { sample, ..self }
     }
 
+    /// An error unless something can be fitted with these options.
+    ///
+    /// ```
+    /// use favor::learn::FitOptions;
+    /// let refused = FitOptions::default().bandwidth(-1.0).check().unwrap_err();
+    /// assert!(refused.to_string().contains("-1 is not a positive number"));
+    /// ```
+    pub fn check(&self) -> Result<()> {
+        check_features(self.features)?;
+        self.bandwidth.check()
+    }
+
     pub(super) fn spec(&self) -> FeatureSpec {
         FeatureSpec::new(self.family, self.features).coupling(self.coupling).seed(self.seed)
     }
+}
+
+/// An error unless there is a feature.
+pub(super) fn check_features(features: usize) -> Result<()> {
+    if features > 0 {
+        return Ok(());
+    }
+    Err(Error::invalid("features", "0; at least one is needed"))
 }

@@ -214,7 +214,8 @@ impl GramSums {
     }
 }
 
-fn check_penalty(penalty: f64) -> Result<()> {
+/// An error unless the penalty is a number of at least zero.
+pub(super) fn check_penalty(penalty: f64) -> Result<()> {
     if penalty.is_finite() && penalty >= 0.0 {
         return Ok(());
     }

@@ -28,6 +28,7 @@ impl FittedMap {
         weights: Option<&[f64]>,
         targets: impl FnOnce(&[usize], &[Scaling]) -> Targets,
     ) -> Result<Self> {
+        options.check()?;
         rows.check_nonempty("rows")?;
         let mut moments = Moments::new(rows.columns());
         match weights {
@@ -196,11 +197,6 @@ fn gathered<T: Float>(rows: Rows<'_, T>, chosen: &[usize]) -> Matrix<T> {
 /// fourth is as good as any.
 fn sample(rows: &[usize], most: usize, seed: u64) -> Vec<usize> {
     let mut chosen = rows.to_vec();
-    let mut stream = Stream::new(seed, SAMPLE);
-    for i in 0..chosen.len().min(most) {
-        let j = i + stream.index(chosen.len() - i);
-        chosen.swap(i, j);
-    }
-    chosen.truncate(most);
+    Stream::new(seed, SAMPLE).choose(&mut chosen, most);
     chosen
 }

@@ -29,11 +29,11 @@ impl Adam {
         rate: f64,
         pull: f64,
     ) {
-        self.step += 1;
         let norm = gradient.iter().map(|g| g.to_f64().powi(2)).sum::<f64>().sqrt();
         if !norm.is_finite() {
             return;
         }
+        self.step += 1;
         let clip = if norm > 1.0 { 1.0 / norm } else { 1.0 };
         let correct = |keep: f64| 1.0 - keep.powi(self.step);
         let (first, second) = (correct(KEEP.0), correct(KEEP.1));
@@ -59,6 +59,71 @@ pub(super) fn cycle(step: usize, steps: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Five steps of PyTorch's, with rates of their own. Where it clips, it adds 1e-6 to the norm: the norms here are
+    /// below one, or so large that this is nothing. The last number has gradients as small as what is added to the
+    /// root of their mean square.
+    ///
+    /// ```python
+    /// x = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64, requires_grad=True)
+    /// adam = torch.optim.Adam([x], betas=(0.9, 0.98))
+    /// for rate, gradient in zip(RATES, GRADIENTS):
+    ///     adam.param_groups[0]["lr"] = rate
+    ///     x.grad = torch.tensor(gradient, dtype=torch.float64)
+    ///     torch.nn.utils.clip_grad_norm_([x], 1.0)
+    ///     adam.step()
+    ///     print(x.tolist())
+    /// ```
+    #[test]
+    fn steps_are_those_of_pytorch() {
+        let rates = [0.01, 0.04, 0.07, 0.05, 0.02];
+        let gradients = [
+            [0.3, -0.2, 0.1, 1e-8],
+            [3e9, 4e9, -1e10, 1e2],
+            [-0.5, 0.25, 0.0, -2e-8],
+            [2e10, -1e10, 5e9, 3e2],
+            [0.01, 0.6, -0.4, 5e-9],
+        ];
+        let wanted = [
+            [0.9900000003333334, -1.9900000005, 0.4900000009999999, 2.995],
+            [0.9501567453666433, -2.002878979868418, 0.5164811505869125, 2.975608577651158],
+            [0.9512332082928109, -2.0410481934893405, 0.5524775676702505, 2.9797562948805076],
+            [0.928397064287829, -2.0380396256612405, 0.5661416478977334, 2.9738635331012855],
+            [0.920538600581149, -2.044644041053388, 0.5747334164038312, 2.970890823367388],
+        ];
+        let start = [1.0, -2.0, 0.5, 3.0];
+        let (mut adam, mut values) = (Adam::new(4), start);
+        for (step, ((rate, gradient), wanted)) in
+            rates.iter().zip(gradients).zip(wanted).enumerate()
+        {
+            // What is not a number is left out, as if there had been no such step.
+            adam.step(&mut values, &[f64::NAN, 1.0, 1.0, 1.0], &start, *rate, 0.5);
+            adam.step(&mut values, &gradient, &start, *rate, 0.0);
+            for (v, w) in values.iter().zip(wanted) {
+                // A few roundings per step, of numbers up to 3.
+                let bound = 8.0 * (step + 1) as f64 * f64::EPSILON;
+                assert!((v - w).abs() < bound, "step {step}: {v} for {w}");
+            }
+        }
+    }
+
+    /// Half a cosine up in a fifth of the steps, half a cosine down in the rest.
+    #[test]
+    fn the_rate_rises_and_falls_once() {
+        let steps = 1000;
+        let rates: Vec<f64> = (0..steps).map(|step| cycle(step, steps)).collect();
+        assert!(rates[..200].is_sorted() && rates[200..].is_sorted_by(|a, b| a >= b));
+        // (1 − cos 2x)/2 = sin² x, half a step from the start, from the peak on both sides, and from the end. The
+        // cosine of numbers near 0 or π is rounded to 2⁻⁵³.
+        let sine = |x: f64| (std::f64::consts::FRAC_PI_2 * x).sin().powi(2);
+        let (rise, fall) = (0.5 / 200.0, 0.5 / 800.0);
+        let wanted = [sine(rise), 1.0 - sine(rise), 1.0 - sine(fall), sine(fall)];
+        for (at, wanted) in [0, 199, 200, 999].into_iter().zip(wanted) {
+            assert!((rates[at] - wanted).abs() <= 2.0 * f64::EPSILON, "{at}: {}", rates[at]);
+        }
+        // The only step is at half the time, after three eighths of the fall.
+        assert!((cycle(0, 1) - (1.0 - sine(0.375))).abs() <= 2.0 * f64::EPSILON);
+    }
 
     /// Without a gradient a step goes the fraction `pull · rate` of the way back; with one, it is also less far
     /// from the start than without the pull.

@@ -1,7 +1,7 @@
-"""Gradients of the objective by PyTorch's autograd, for the cases that a test of this room prints.
+"""Gradients of the objective by PyTorch's autograd, for the cases that a test of this room writes.
 
-FAVOR_AUTOGRAD=1 cargo test -p favor --lib gradient_is_that_of_autograd -- --nocapture | python autograd.py > new.json
-mv new.json autograd.json
+FAVOR_AUTOGRAD=/tmp/cases cargo test -p favor --lib gradient_is_that_of_autograd
+python autograd.py < /tmp/cases > autograd.json
 """
 
 import json
@@ -38,17 +38,17 @@ def objective(case, parts):
     return (1 - case["outputs"]) * gap + case["outputs"] * error
 
 
-def main():
+def gradients(lines):
+    """Those of each case, by name."""
     results = []
-    for line in sys.stdin:
-        if not line.startswith("{"):
-            continue
+    for line in lines:
         case = json.loads(line)
         parts = [torch.tensor(case[n], dtype=torch.float64, requires_grad=True) for n in NAMES]
-        gradients = torch.autograd.grad(objective(case, parts), parts)
-        own = {n: g.flatten().tolist() for n, g in zip(NAMES, gradients, strict=True)}
+        found = torch.autograd.grad(objective(case, parts), parts)
+        own = {n: g.flatten().tolist() for n, g in zip(NAMES, found, strict=True)}
         results.append({"case": case["case"], "outputs": case["outputs"], **own})
-    print("[\n" + ",\n".join(map(json.dumps, results)) + "\n]")
+    return results
 
 
-main()
+if __name__ == "__main__":
+    print("[\n" + ",\n".join(map(json.dumps, gradients(sys.stdin))) + "\n]")

@@ -327,11 +327,7 @@ impl<'a> Head<'a> {
         let (count, most) = (sequence.query_places.len(), self.options.queries);
         let mut all: Vec<usize> = (0..count).collect();
         if count > most {
-            for i in 0..most {
-                let j = i + stream.index(count - i);
-                all.swap(i, j);
-            }
-            all.truncate(most);
+            stream.choose(&mut all, most);
             all.sort_unstable();
         }
         all
@@ -427,10 +423,7 @@ impl Order {
     fn next(&mut self) -> usize {
         if self.left.is_empty() {
             self.left = (0..self.count).collect();
-            for i in (1..self.count).rev() {
-                let j = self.stream.index(i + 1);
-                self.left.swap(i, j);
-            }
+            self.stream.shuffle(&mut self.left);
         }
         self.left.pop().unwrap_or(0)
     }
@@ -452,4 +445,54 @@ fn some_queries(sequences: &[Raw], dim: usize, seed: u64) -> Matrix<f64> {
 /// The keys of a few sequences.
 fn some_keys(sequences: &[Raw]) -> Vec<&Matrix<f64>> {
     sequences.iter().step_by(sequences.len().div_ceil(PROBES)).map(|raw| &raw.keys).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::weights::PAIRS;
+    use super::*;
+    use crate::{Family, Kernel};
+
+    /// Pairs that learning looks at, and those that the report looks at.
+    fn pairs(length: usize, queries: usize, exact: ExactKeys) -> (usize, usize) {
+        let mut noise = Stream::new(1, 0);
+        let mut sequence = || {
+            let mut rows = || Matrix::from_fn(length, 3, |_, _| noise.normal());
+            let (queries, keys, values) = (rows(), rows(), rows());
+            let places: Vec<usize> = (0..length).collect();
+            let (query_places, key_places) = (places.clone(), places);
+            Raw { queries, keys, values: Some(values), query_places, key_places }
+        };
+        let data = HeadData {
+            train: (0..3).map(|_| sequence()).collect(),
+            held_out: (0..2).map(|_| sequence()).collect(),
+            causal: true,
+            has_windows: true,
+        };
+        let options = LearnOptions::new().steps(24).batch(Some(2)).queries(queries).exact(exact);
+        let spec = FeatureSpec::new(Family::Balanced, 4).kernel(Kernel::attention(3));
+        let head = Head::new(spec, data, &options, false).unwrap();
+        let start = head.start(4).unwrap();
+        let count = |job: &dyn Fn()| {
+            let before = PAIRS.get();
+            job();
+            PAIRS.get() - before
+        };
+        let learned = count(&|| drop(head.learn(&start, exact, &|_, _| ()).unwrap()));
+        (learned, count(&|| drop(learn_head(&head, &|_, _| ()).unwrap())) - learned)
+    }
+
+    /// With a fixed number of queries, time grows with the length: there are as many queries per sequence and step,
+    /// each with all keys, and held-out sequences are measured at as many.
+    #[test]
+    fn long_sequences_cost_linear() {
+        for exact in [ExactKeys::NONE, ExactKeys::NONE.near(3).routed(2, 4).global(4)] {
+            let (short, long) = (pairs(64, 16, exact), pairs(512, 16, exact));
+            // Two sequences in each of 24 steps; two watched ones at the start and twelve times after.
+            assert_eq!(short.0, (24 * 2 + 13 * 2) * 16 * 64);
+            assert_eq!((long.0, long.1), (8 * short.0, 8 * short.1));
+        }
+        // Shorter ones are seen whole.
+        assert_eq!(pairs(8, 16, ExactKeys::NONE).0, (24 * 2 + 13 * 2) * 8 * 8);
+    }
 }

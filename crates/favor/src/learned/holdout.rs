@@ -56,11 +56,7 @@ pub(super) fn is_held_out(count: usize, options: &LearnOptions<'_>) -> Vec<bool>
     }
     let held = ((options.holdout * count as f64).round() as usize).clamp(1, count - 1);
     let mut order: Vec<usize> = (0..count).collect();
-    let mut stream = Stream::new(options.seed, 1 << 32);
-    for i in (1..count).rev() {
-        let j = stream.index(i + 1);
-        order.swap(i, j);
-    }
+    Stream::new(options.seed, 1 << 32).shuffle(&mut order);
     order[..held].iter().for_each(|&i| is_held[i] = true);
     is_held
 }

@@ -33,6 +33,7 @@ use head::{Head, HeadData, learn_head};
 use holdout::{is_held_out, piece, pieces};
 use rayon::prelude::*;
 use sequence::Raw;
+use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What was returned for a head.
@@ -41,7 +42,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// use favor::learned::Kept;
 /// assert_eq!(Kept::ExactAlone.name(), "exact_alone");
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "&'static str")]
 #[non_exhaustive]
 pub enum Kept {
     /// The learned map.
@@ -63,13 +65,20 @@ impl Kept {
     }
 }
 
+impl From<Kept> for &'static str {
+    fn from(kept: Kept) -> Self {
+        kept.name()
+    }
+}
+
 /// What measured best on the held-out sequences of a head, for what it costs.
 ///
 /// ```
 /// use favor::learned::Recommended;
 /// assert_eq!(Recommended::Window.name(), "window");
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "&'static str")]
 #[non_exhaustive]
 pub enum Recommended {
     /// The map, with its exact keys.
@@ -93,11 +102,17 @@ impl Recommended {
     }
 }
 
+impl From<Recommended> for &'static str {
+    fn from(recommended: Recommended) -> Self {
+        recommended.name()
+    }
+}
+
 /// Measurements of a head on held-out sequences, at up to [`LearnOptions::queries`] evenly spaced queries of
 /// each. Errors are those of outputs, relative to exact attention.
 ///
 /// Part of a [`LearnedHead`]; [`learn_maps`] has an example.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HeadReport {
     /// The error of the start, with the same exact keys.

@@ -31,6 +31,12 @@ impl View {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Pairs of a query and a key that this thread has looked at.
+    pub(super) static PAIRS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Buffers for the sequences of one head.
 pub(super) struct Weights<R: Real> {
     pub(super) kernels: &'static Kernels<R>,
@@ -186,6 +192,8 @@ impl<R: Real> Weights<R> {
         let Shape { features, dim, features_padded, .. } = self.shape;
         let (count, width, kernels) = (queries.len(), self.width, self.kernels);
         let stride = self.stride;
+        #[cfg(test)]
+        PAIRS.set(PAIRS.get() + count * sequence.key_places.len());
         let (mut sums, mut shrink) = (vec![R::ZERO; count], vec![R::ZERO; count]);
         let lowest = R::from_f64(f64::NEG_INFINITY);
 

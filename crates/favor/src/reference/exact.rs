@@ -1,6 +1,6 @@
 //! Exact attention in blocks of queries: the reference.
 
-use super::{Mask, check_inputs, gather, normalise};
+use super::{Mask, check_inputs, gather, weighted_mean};
 use crate::{Float, Kernel, Matrix, Result, Rows};
 use rayon::prelude::*;
 
@@ -41,15 +41,8 @@ pub fn exact_attention<T: Float>(
             let query = b * BLOCK + i;
             let seen =
                 if mask.causal { visible.partition_point(|&j| j <= query) } else { visible.len() };
-            let logs = &logs.row(i)[..seen];
-            let max = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let mut sums = vec![0.0; columns + 1];
-            for (log, &j) in logs.iter().zip(&visible) {
-                let weight = (log - max).exp();
-                sums[columns] += weight;
-                sums.iter_mut().zip(v.row(j)).for_each(|(s, v)| *s += weight * v.to_f64());
-            }
-            normalise(&sums, out)?;
+            let seen = visible[..seen].iter().copied().zip(logs.row(i).iter().copied());
+            weighted_mean(&seen.collect::<Vec<_>>(), v, out)?;
         }
         Ok(())
     })?;

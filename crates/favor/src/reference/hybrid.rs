@@ -31,7 +31,7 @@
 //!
 //! Weights are kept as logarithms, so that none overflows.
 
-use super::{Mask, check_inputs, gather, normalise};
+use super::{Mask, check_inputs, gather, weighted_mean, window_keys};
 use crate::{Error, ExactKeys, FeatureMap, Float, Matrix, Result, Rows, Side};
 
 /// Attention in three parts and one normalisation: a window, global keys and the members of the slots
@@ -70,15 +70,7 @@ pub fn hybrid_attention<T: Float>(
     }
     let weights = HybridWeights::new(map, q, k, mask)?;
     for (i, set) in sets.iter().enumerate() {
-        let logs = weights.row(i, set);
-        let max = logs.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
-        let mut sums = vec![0.0; v.columns() + 1];
-        for (j, log) in logs {
-            let weight = (log - max).exp();
-            sums[v.columns()] += weight;
-            sums.iter_mut().zip(v.row(j)).for_each(|(s, v)| *s += weight * v.to_f64());
-        }
-        normalise(&sums, out.row_mut(i))?;
+        weighted_mean(&weights.row(i, set), v, out.row_mut(i))?;
     }
     Ok(out)
 }
@@ -172,8 +164,8 @@ pub fn exact_key_sets<T: Float>(
         let known = if mask.causal { before } else { visible.len() };
         let mut set: Vec<usize> = vec![];
         if exact.near > 0 {
-            let near = |j: usize| exact.is_all() || j.abs_diff(i) <= exact.near;
-            set.extend(visible.iter().filter(|&&j| seen(j) && near(j)));
+            let window = window_keys(i, exact.near, k.rows(), mask.causal);
+            set.extend(window.filter(|j| mask.allows(*j)));
         }
         set.extend(visible.iter().take(first).filter(|&&j| seen(j)));
         let later: Vec<usize> = (first..known).collect();

@@ -9,6 +9,7 @@ mod exact;
 mod features;
 mod hybrid;
 mod key_sums;
+mod some_keys;
 
 pub use baseline::{Baseline, baseline_attention};
 pub use exact::exact_attention;
@@ -16,6 +17,7 @@ pub use features::feature_attention;
 pub(crate) use hybrid::{MOST_LOG, probe_errors};
 pub use hybrid::{exact_key_sets, hybrid_attention};
 pub use key_sums::{add_keys, apply_sums, kernel_product};
+pub use some_keys::{attention_to, mean_of_values, window_keys};
 
 use crate::kernel::{check_sides, check_values};
 use crate::{Error, Float, Matrix, Result, Rows};
@@ -133,6 +135,18 @@ fn with_ones<T: Float>(values: Rows<'_, T>) -> Matrix<T> {
         row[values.columns()] = T::from_f64(1.0);
     }
     out
+}
+
+/// The mean of these values with the exponentials of these logarithms as weights. Without any it is zero.
+fn weighted_mean<T: Float>(logs: &[(usize, f64)], v: Rows<'_, T>, out: &mut [T]) -> Result<()> {
+    let max = logs.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
+    let mut sums = vec![0.0; v.columns() + 1];
+    for (j, log) in logs {
+        let weight = (log - max).exp();
+        sums[v.columns()] += weight;
+        sums.iter_mut().zip(v.row(*j)).for_each(|(s, v)| *s += weight * v.to_f64());
+    }
+    normalise(&sums, out)
 }
 
 /// Divides numerators by the denominator in the last column. A query that saw no key gives zeros.

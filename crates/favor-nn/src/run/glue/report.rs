@@ -3,6 +3,7 @@
 use super::{Cell, Found, How, Variant};
 use crate::run::grid;
 use crate::task::Glue;
+use favor_io::stats::mean;
 use std::fmt::Write;
 
 /// The scores of the grid.
@@ -64,8 +65,7 @@ impl GlueReport {
                 let replaced: Vec<f64> = found.iter().filter_map(|f| f.replaced).collect();
                 let mut text = grid::spread(&scores);
                 if !replaced.is_empty() {
-                    let mean = replaced.iter().sum::<f64>() / replaced.len() as f64;
-                    let _ = write!(text, " ({:.1})", 100.0 * mean);
+                    let _ = write!(text, " ({:.1})", 100.0 * mean(&replaced));
                 }
                 text
             };

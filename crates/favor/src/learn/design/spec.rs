@@ -3,6 +3,8 @@
 use super::nystrom::landmarks;
 use super::{Design, Numbers};
 use crate::draw::{Stream, draw_omega, offsets};
+use crate::learn::bandwidth::check_bandwidth;
+use crate::learn::options::check_features;
 use crate::learn::{KernelShape, Scaling};
 use crate::{Coupling, Error, Family, FeatureSpec, Kernel, Matrix, Moments, Result, Rows};
 use serde::{Deserialize, Serialize};
@@ -229,10 +231,7 @@ impl DesignSpec {
     }
 
     fn check(&self, moments: &Moments) -> Result<()> {
-        let bad = |what: &'static str, reason: String| Err(Error::invalid(what, reason));
-        if self.features == 0 {
-            return bad("features", "0; at least one is needed".into());
-        }
+        self.check_options()?;
         if moments.dim() == 0 || moments.count() == 0 {
             return Err(Error::Empty {
                 what: "rows".into(),
@@ -242,21 +241,23 @@ impl DesignSpec {
         }
         let count = self.bandwidths.len();
         if count != 1 && count != moments.dim() {
-            return bad("bandwidths", format!("{count} for {} columns", moments.dim()));
-        }
-        if let Some(h) = self.bandwidths.iter().find(|h| !(h.is_finite() && **h > 0.0)) {
-            return bad("bandwidth", format!("{h} is not a positive number"));
-        }
-        if !self.basis.supports(self.shape) {
-            let (basis, shape) = (self.basis, self.shape);
-            return bad(
-                "kernel",
-                format!(
-                    "{basis} features are of the Gaussian kernel; use trig or nystrom for {shape}"
-                ),
-            );
+            let reason = format!("{count} for {} columns", moments.dim());
+            return Err(Error::invalid("bandwidths", reason));
         }
         Ok(())
+    }
+
+    /// What can be said without rows.
+    pub(in crate::learn) fn check_options(&self) -> Result<()> {
+        check_features(self.features)?;
+        self.bandwidths.iter().try_for_each(|h| check_bandwidth(*h))?;
+        if self.basis.supports(self.shape) {
+            return Ok(());
+        }
+        let (basis, shape) = (self.basis, self.shape);
+        let reason =
+            format!("{basis} features are of the Gaussian kernel; use trig or nystrom for {shape}");
+        Err(Error::invalid("kernel", reason))
     }
 
     /// Frequencies and phases, pairs of the same frequency for the family of pairs.

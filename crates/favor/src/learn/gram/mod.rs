@@ -82,12 +82,18 @@ fn packed_length(size: usize) -> usize {
     size * (size + 1) / 2
 }
 
+/// An error unless there can be so many folds.
+pub(super) fn check_folds(folds: usize) -> Result<()> {
+    if (1..=255).contains(&folds) {
+        return Ok(());
+    }
+    Err(Error::invalid("folds", format!("{folds}; give 1 to 255")))
+}
+
 impl GramSums {
     /// The sums over no rows yet, in so many folds, from 1 to 255.
     pub fn new(design: &Design, outcome: Outcome, folds: usize) -> Result<Self> {
-        if folds == 0 || folds > 255 {
-            return Err(Error::invalid("folds", format!("{folds}; give 1 to 255")));
-        }
+        check_folds(folds)?;
         let width = design.width();
         let empty = Fold { rows: 0, products: vec![0.0; packed_length(width + outcome.width())] };
         Ok(Self { outcome, width, offset: design.offset(), folds: vec![empty; folds] })
