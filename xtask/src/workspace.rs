@@ -1,6 +1,5 @@
 //! What cargo knows of the workspace and its dependencies.
 
-use crate::places;
 use crate::step::{cargo, output};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,6 +137,7 @@ fn member(package: &Value) -> Member {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::places;
 
     #[test]
     fn trees_are_read() {

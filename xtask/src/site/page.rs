@@ -113,9 +113,10 @@ impl Book<'_> {
                 Err(reason) => faults.push(fault(path, text, &range, &reason)),
             }
         }
-        match faults.is_empty() {
-            true => Ok(Page { text: edited(text, edits), files }),
-            false => Err(faults.join("\n")),
+        if faults.is_empty() {
+            Ok(Page { text: edited(text, edits), files })
+        } else {
+            Err(faults.join("\n"))
         }
     }
 

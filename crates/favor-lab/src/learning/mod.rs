@@ -172,7 +172,7 @@ mod tests {
     fn progress_tells_the_objective() {
         let told = std::sync::Mutex::new(vec![]);
         let listener = |tick: Tick<'_>| {
-            told.lock().unwrap().push((tick.done, tick.total, tick.what.to_owned()))
+            told.lock().unwrap().push((tick.done, tick.total, tick.what.to_owned()));
         };
         let mut noise = Stream::new(9, 0);
         let mut array = || {

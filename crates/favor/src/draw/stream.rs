@@ -200,9 +200,9 @@ mod tests {
             for _ in 0..24_000 {
                 let mut items = vec![0, 1, 2, 3];
                 if size == 4 {
-                    stream.shuffle(&mut items)
+                    stream.shuffle(&mut items);
                 } else {
-                    stream.choose(&mut items, size)
+                    stream.choose(&mut items, size);
                 }
                 assert_eq!(items.len(), size);
                 *counts.entry(items).or_insert(0.0) += 1.0;
