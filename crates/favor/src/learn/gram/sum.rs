@@ -237,7 +237,7 @@ mod tests {
                 c if c == width => targets[(i, 0)],
                 _ => scaling.apply(targets[(i, 1)]),
             };
-            let products = sums.products(None);
+            let products = sums.products(None, width - 1);
             for a in 0..size {
                 for b in 0..=a {
                     let terms = (0..3001).map(|i| weights[i] * column(i, a) * column(i, b));
@@ -267,7 +267,8 @@ mod tests {
             let mut short = double.clone();
             double.add(&design, rows.view(), Known::Nothing, None, None).unwrap();
             short.add(&design, single(&rows).view(), Known::Nothing, None, None).unwrap();
-            let (double, short) = (double.products(None), short.products(None));
+            let [double, short] =
+                [double, short].map(|sums| sums.products(None, design.width() - 1));
             let mut worst = 0.0_f64;
             for a in 0..design.width() {
                 for b in 0..=a {
