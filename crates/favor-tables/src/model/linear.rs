@@ -18,6 +18,9 @@ use favor::{Matrix, Moments};
 /// Rows of the sample that the exact kernel is computed over.
 const COMPARED_KEYS: usize = 1024;
 
+/// Rows of the sample, which is in no order, that slopes are taken at.
+const SLOPE_ROWS: usize = 512;
+
 /// Gram sums and the solution.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Linear {
@@ -53,7 +56,7 @@ impl LinearParts {
         let linear = Linear::new(info, self.design, self.sums, fit.head)?;
         let trials = Trials::new(info, &info.labels(), moments, sample)?;
         info.judgement = Some(judge::of_sample(info, &linear, &trials)?);
-        info.importances = linear.importances(&trials)?;
+        info.importances = linear.importances(moments, &trials)?;
         Ok(linear)
     }
 }
@@ -105,14 +108,33 @@ impl Linear {
         }
     }
 
-    /// How much each number of the vectors matters: its share of the mean squared gradient.
-    fn importances(&self, trials: &Trials<'_>) -> Result<Vec<f64>> {
-        if trials.rows.rows() == 0 {
+    /// With another head on the same features.
+    pub(crate) fn with_head(
+        self,
+        info: &mut ModelInfo,
+        head: Head,
+        moments: &Moments,
+        sample: &Sample,
+    ) -> Result<Self> {
+        let linear = Self { head, ..self };
+        let trials = Trials::new(info, &info.labels(), moments, sample)?;
+        info.importances = linear.importances(moments, &trials)?;
+        Ok(linear)
+    }
+
+    /// How much each number of the vectors matters: its share of the mean squared gradient, each number in
+    /// units of its deviation, which zeros and ones are not brought to.
+    fn importances(&self, moments: &Moments, trials: &Trials<'_>) -> Result<Vec<f64>> {
+        let some = trials.rows.view().slice(0, SLOPE_ROWS.min(trials.rows.rows()));
+        if some.rows() == 0 {
             return Ok(vec![]);
         }
-        let slopes = self.head.slopes(&self.design, trials.rows.view(), Some(&trials.weights))?;
-        let total: f64 = slopes.iter().map(|s| s * s).sum();
-        Ok(slopes.iter().map(|s| if total > 0.0 { s * s / total } else { 0.0 }).collect())
+        let slopes = self.head.slopes(&self.design, some, Some(&trials.weights[..some.rows()]))?;
+        let covariance = moments.covariance();
+        let share = |(l, slope): (usize, &f64)| covariance[(l, l)] * slope * slope;
+        let shares: Vec<f64> = slopes.iter().enumerate().map(share).collect();
+        let total: f64 = shares.iter().sum();
+        Ok(shares.iter().map(|s| if total > 0.0 { s / total } else { 0.0 }).collect())
     }
 
     /// How likely a class is held to be before a row is seen.
