@@ -162,21 +162,16 @@ fn linear_text(info: &ModelInfo) -> String {
 
 /// The columns that matter most, with their shares.
 fn importance_text(info: &ModelInfo) -> String {
-    let mut shares: Vec<(f64, &str)> = vec![];
-    let mut start = 0;
-    for column in &info.encoder.columns {
-        let own = info.importances.get(start..start + column.width()).unwrap_or(&[]);
-        shares.push((own.iter().sum(), &column.name));
-        start += column.width();
-    }
-    let total: f64 = shares.iter().map(|(share, _)| share).sum();
-    if total <= 0.0 {
+    let names = info.encoder.columns.iter().map(|c| c.name.as_str());
+    let mut shares: Vec<(f64, &str)> = info.importances.iter().copied().zip(names).collect();
+    if shares.iter().all(|(share, _)| *share <= 0.0) {
         return String::new();
     }
     shares.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut out = "\nwhat matters, as shares of the squared slope:\n".to_owned();
+    let mut out =
+        "\nwhat matters: how predictions change with another row's value, as shares:\n".to_owned();
     for (share, name) in shares.iter().take(LISTED.min(8)) {
-        let _ = writeln!(out, "  {:>5.1} %  {name}", 100.0 * share / total);
+        let _ = writeln!(out, "  {:>5.1} %  {name}", 100.0 * share);
     }
     out
 }

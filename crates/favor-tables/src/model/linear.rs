@@ -18,8 +18,8 @@ use favor::{Matrix, Moments};
 /// Rows of the sample that the exact kernel is computed over.
 const COMPARED_KEYS: usize = 1024;
 
-/// Rows of the sample, which is in no order, that slopes are taken at.
-const SLOPE_ROWS: usize = 512;
+/// Rows of the sample between which values are exchanged.
+const EXCHANGED: usize = 512;
 
 /// Gram sums and the solution.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +56,7 @@ impl LinearParts {
         let linear = Linear::new(info, self.design, self.sums, fit.head)?;
         let trials = Trials::new(info, &info.labels(), moments, sample)?;
         info.judgement = Some(judge::of_sample(info, &linear, &trials)?);
-        info.importances = linear.importances(moments, &trials)?;
+        info.importances = linear.importances(info, &trials)?;
         Ok(linear)
     }
 }
@@ -118,23 +118,40 @@ impl Linear {
     ) -> Result<Self> {
         let linear = Self { head, ..self };
         let trials = Trials::new(info, &info.labels(), moments, sample)?;
-        info.importances = linear.importances(moments, &trials)?;
+        info.importances = linear.importances(info, &trials)?;
         Ok(linear)
     }
 
-    /// How much each number of the vectors matters: its share of the mean squared gradient, each number in
-    /// units of its deviation, which zeros and ones are not brought to.
-    fn importances(&self, moments: &Moments, trials: &Trials<'_>) -> Result<Vec<f64>> {
-        let some = trials.rows.view().slice(0, SLOPE_ROWS.min(trials.rows.rows()));
-        if some.rows() == 0 {
+    /// How much each column matters: the mean squared change of a prediction when the column has the value of
+    /// another row, as a share of that of all columns (Sobol's total index, by Jansen's estimator). Unlike a slope,
+    /// it looks at no values that the column does not have, between which the head is free to do anything.
+    fn importances(&self, info: &ModelInfo, trials: &Trials<'_>) -> Result<Vec<f64>> {
+        let count = trials.rows.rows().min(EXCHANGED);
+        if count == 0 {
             return Ok(vec![]);
         }
-        let slopes = self.head.slopes(&self.design, some, Some(&trials.weights[..some.rows()]))?;
-        let covariance = moments.covariance();
-        let share = |(l, slope): (usize, &f64)| covariance[(l, l)] * slope * slope;
-        let shares: Vec<f64> = slopes.iter().enumerate().map(share).collect();
-        let total: f64 = shares.iter().sum();
-        Ok(shares.iter().map(|s| if total > 0.0 { s / total } else { 0.0 }).collect())
+        let rows = trials.rows.view().slice(0, count).to_f64(1.0);
+        let before = self.head.predict(&self.design, rows.view())?;
+        let mut start = 0;
+        let mut change = |width: usize| -> Result<f64> {
+            let (own, mut changed) = (start..start + width, rows.clone());
+            start = own.end;
+            for i in 0..count {
+                // The sample is in no order: half its rows away is as good as at random.
+                let other = &rows.row((i + count / 2) % count)[own.clone()];
+                changed.row_mut(i)[own.clone()].copy_from_slice(other);
+            }
+            let after = self.head.predict(&self.design, changed.view())?;
+            let square = |i: usize| -> f64 {
+                let pairs = before.row(i).iter().zip(after.row(i));
+                trials.weights[i] * pairs.map(|(a, b)| (a - b).powi(2)).sum::<f64>()
+            };
+            Ok((0..count).map(square).sum())
+        };
+        let changes: Vec<f64> =
+            info.encoder.columns.iter().map(|c| change(c.width())).collect::<Result<_>>()?;
+        let total: f64 = changes.iter().sum();
+        Ok(changes.iter().map(|c| if total > 0.0 { c / total } else { 0.0 }).collect())
     }
 
     /// How likely a class is held to be before a row is seen.
