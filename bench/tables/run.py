@@ -4,7 +4,7 @@ Everyone gets the same training and test files and runs in a process of its own.
 whole command with its start; a peer's time begins when its arrays are ready. Scores are of all seeds;
 times are taken apart from them (`--part times`), of the first seed and the best of two turns, so that scores
 can be made on a busy machine. Every cell is kept as a file in `--folder`: a run can be taken up again or made
-in pieces, and the page is written from all cells.
+in pieces; a full run or `--part page` writes the page from all cells.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,11 @@ from favor_sharp._native import write_atomically
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from sets import SETS, Set, split  # noqa: E402
+from sets import SETS, Set  # noqa: E402
 
 ROOT = HERE.parent.parent
+# Sizes of the large table.
+ROWS = (500_000, 5_000_000)
 BANDWIDTH = "3.3333333333333335"
 NAMES = {
     "histgb": "HistGradientBoosting",
@@ -42,17 +43,16 @@ NAMES = {
 
 def measured(command: list[str]) -> dict[str, Any]:
     """Wall and processor time and peak memory of a process, and what it printed."""
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    text = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - start
+    readable, writable = os.pipe()
+    launcher = [sys.executable, "-S", str(HERE / "measure.py"), str(writable)]
+    process = subprocess.run(
+        launcher + command, stdout=subprocess.PIPE, text=True, pass_fds=(writable,), check=False
+    )
+    os.close(writable)
     if process.returncode != 0:
         raise SystemExit(f"failed: {' '.join(command)}")
-    cpu = usage.ru_utime + usage.ru_stime
-    return {"seconds": seconds, "cpu": cpu, "peak_mib": usage.ru_maxrss / 1024, "text": text}
+    with os.fdopen(readable) as found:
+        return {**json.load(found), "text": process.stdout}
 
 
 class Bench:
@@ -79,8 +79,16 @@ class Bench:
         write_atomically(path, text.encode())
         print(key, json.dumps(found), file=sys.stderr, flush=True)
 
+    def split(self, chosen: Set, seed: int) -> tuple[Path, Path]:
+        """The training and the test file of a seed."""
+        train, test = (self.folder / f"{chosen.name}-{seed}-{p}.parquet" for p in ("train", "test"))
+        if not (train.exists() and test.exists()):
+            command = [sys.executable, str(HERE / "split.py"), chosen.name, str(self.data)]
+            subprocess.run([*command, str(train), str(test), "--seed", str(seed)], check=True)
+        return train, test
+
     def ours(self, chosen: Set, name: str, seed: int) -> dict[str, Any]:
-        train, test = split(chosen, self.data, seed, self.folder)
+        train, test = self.split(chosen, seed)
         model = str(self.folder / f"{chosen.name}.favor")
         command = [self.favor, "fit", str(train), "--target", chosen.target, f"--{chosen.task}"]
         command += ["--features", str(chosen.features), "--seed", str(seed), "--out", model]
@@ -102,7 +110,7 @@ class Bench:
         return found
 
     def peer(self, chosen: Set, peer: str, seed: int) -> dict[str, Any]:
-        train, test = split(chosen, self.data, seed, self.folder)
+        train, test = self.split(chosen, seed)
         command = [sys.executable, str(HERE / "peers.py"), peer, str(train), str(test)]
         command += ["--target", chosen.target, "--task", chosen.task, "--measure", chosen.measure]
         command += ["--features", str(chosen.features), "--seed", str(seed)]
@@ -127,7 +135,7 @@ class Bench:
     def same_landmarks(self) -> dict[str, Any]:
         """The same estimator from arrays, against scikit-learn's."""
         chosen = next(c for c in SETS if c.name == "protein")
-        train, test = split(chosen, self.data, 0, self.folder)
+        train, test = self.split(chosen, 0)
         command = [sys.executable, str(HERE / "landmarks.py"), str(train), str(test)]
         return json.loads(measured(command)["text"])
 
@@ -183,6 +191,9 @@ def versions() -> str:
     return ", ".join(found)
 
 
+# What a cell says that has not been filled.
+MISSING = "not measured"
+
 MEASURES = {
     "accuracy": "accuracy",
     "auc": "AUC",
@@ -191,38 +202,75 @@ MEASURES = {
 }
 
 
+def ways_of(chosen: Set) -> list[tuple[str, str]]:
+    """The key and the title of everyone on a set, ours first."""
+    ours = [(f"favor {n}", f"**favor, {n}**") for n in chosen.favor]
+    return ours + [(p, NAMES[p]) for p in chosen.peers]
+
+
+def scores_of(chosen: Set, key: str, results: dict[str, Any]) -> list[dict[str, Any]]:
+    """The cells of all seeds that there are."""
+    cells = [results.get(f"{chosen.name}/{key}/{seed}") for seed in range(chosen.seeds)]
+    return [c for c in cells if c]
+
+
 def lines_of(chosen: Set, results: dict[str, Any]) -> list[str]:
     """The rows of a set: mean and deviation of the scores over the seeds, and the best of the times."""
     lines = []
-    names = [(f"favor {n}", f"**favor, {n}**") for n in chosen.favor]
-    names += [(p, NAMES[p]) for p in chosen.peers]
-    for key, title in names:
-        found = [results.get(f"{chosen.name}/{key}/{seed}") for seed in range(chosen.seeds)]
-        found = [f for f in found if f]
-        if not found:
-            continue
+    for key, title in ways_of(chosen):
+        found = scores_of(chosen, key, results)
         scores = [f["score"] for f in found]
-        spread = f" ± {statistics.stdev(scores):.4f}" if len(scores) > 1 else ""
+        score = f"{statistics.mean(scores):.4f}" if scores else MISSING
+        score += f" ± {statistics.stdev(scores):.4f}" if len(scores) > 1 else ""
         more = []
-        if found[0].get("coverage") is not None:
+        if found and found[0].get("coverage") is not None:
             covered = statistics.mean(f["coverage"] for f in found)
             more.append(f"95 % intervals cover {100 * covered:.1f} %")
-        if found[0].get("log_loss") is not None and chosen.measure == "auc":
+        if found and found[0].get("log_loss") is not None and chosen.measure == "auc":
             loss = statistics.mean(f["log_loss"] for f in found)
             more.append(f"log-loss {loss:.4f}")
-        if found[0].get("chosen"):
+        if found and found[0].get("chosen"):
             more.append(" or ".join(sorted({f["chosen"] for f in found})))
         turns = [results.get(f"time/{chosen.name}/{key}/{turn}") for turn in range(2)]
         turns = [t for t in turns if t]
-        costs = "| | |"
+        costs = f"| {MISSING} | |"
         if turns:
             best = min(turns, key=lambda f: f["seconds"])
             costs = f"| {best['seconds']:.1f} s | {best['cpu']:.1f} s | {best['peak_mib']:.0f} MiB"
         lines.append(
-            f"| {chosen.name} | {title} | {statistics.mean(scores):.4f}{spread} | {len(found)} "
-            f"{costs} | {'; '.join(more)} |"
+            f"| {chosen.name} | {title} | {score} | {len(found)} {costs} | {'; '.join(more)} |"
         )
     return lines
+
+
+def losses(results: dict[str, Any]) -> list[str]:
+    """Where the best of the peers has a better mean score than the best of ours."""
+    lost, compared = [], 0
+    for chosen in SETS:
+        sign = -1 if chosen.measure in ("rmse", "nrmse") else 1
+        means = {}
+        for key, _ in ways_of(chosen):
+            if found := scores_of(chosen, key, results):
+                means[key] = statistics.mean(f["score"] for f in found)
+        ours = [m for key, m in means.items() if key not in NAMES]
+        theirs = {key: m for key, m in means.items() if key in NAMES}
+        if not ours or not theirs:
+            continue
+        compared += 1
+        best = max(theirs, key=lambda key: sign * theirs[key])
+        own = max(ours, key=lambda mean: sign * mean)
+        if sign * theirs[best] > sign * own:
+            lost.append(
+                f"{chosen.name} ({NAMES[best]}, {theirs[best]:.4f} compared with {own:.4f})"
+            )
+    if not compared:
+        return []
+    where = ", ".join(lost) if lost else "none of them"
+    return ["", f"Of the {compared} sets compared, a peer has the better mean score on: {where}."]
+
+
+def grouped(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
 
 
 def page(b: Bench) -> str:
@@ -244,41 +292,43 @@ def page(b: Bench) -> str:
     ]
     for chosen in SETS:
         lines += lines_of(chosen, results)
+    lines += losses(results)
     lines += ["", "| data set | score | features |", "|---|---|---|"]
     for chosen in SETS:
         lines.append(f"| {chosen.name} | {MEASURES[chosen.measure]} | {chosen.features} |")
-    large = [(k, v) for k, v in results.items() if k.startswith("large/")]
-    if large:
-        lines += [
-            "",
-            "## Many rows",
-            "",
-            "A table of 16 columns and 8 classes, one cluster per class. The best possible accuracy is 0.801, and "
-            "a linear rule reaches it; the point is time and memory. 256 features. Ours is the whole command, "
-            "including the choice of features; scikit-learn reads the same file in batches with a given "
-            "bandwidth, not counting imports.",
-            "",
-            "| rows | | fit | predict | peak memory | accuracy |",
-            "|---|---|---|---|---|---|",
-        ]
-        for key, found in sorted(large, key=lambda kv: (int(kv[0].split("/")[2]), kv[0])):
-            _, name, rows = key.split("/")
-            title = {"favor": "**favor, ridge**", "sgd": "RBFSampler + SGDClassifier"}[name]
+    lines += [
+        "",
+        "## Many rows",
+        "",
+        "A table of 16 columns and 8 classes, one cluster per class. The best possible accuracy is 0.801, and "
+        "a linear rule reaches it; the point is time and memory. 256 features. Ours is the whole command, "
+        "including the choice of features; scikit-learn reads the same file in batches with a given "
+        "bandwidth, not counting imports.",
+        "",
+        "| rows | | fit | predict | peak memory | accuracy |",
+        "|---|---|---|---|---|---|",
+    ]
+    cells = [("favor", rows, "**favor, ridge**") for rows in ROWS]
+    for name, rows, title in [*cells, ("sgd", max(ROWS), "RBFSampler + SGDClassifier")]:
+        if found := results.get(f"large/{name}/{rows}"):
             lines.append(
-                f"| {int(rows):,} | {title} | {found['seconds']:.1f} s | {found['predict_seconds']:.1f} s "
-                f"| {found['peak_mib']:.0f} MiB | {found['score']:.4f} |".replace(",", " ")
+                f"| {grouped(rows)} | {title} | {found['seconds']:.1f} s "
+                f"| {found['predict_seconds']:.1f} s | {found['peak_mib']:.0f} MiB "
+                f"| {found['score']:.4f} |"
             )
+        else:
+            lines.append(f"| {grouped(rows)} | {title} | {MISSING} | | | |")
     if "landmarks" in results:
         same = results["landmarks"]
         lines += [
             "",
             "## The same estimator",
             "",
-            f"`FavorRidge` and scikit-learn's `Nystroem` with `Ridge` on {same['rows']:,} rows of protein in "
+            f"`FavorRidge` and scikit-learn's `Nystroem` with `Ridge` on {grouped(same['rows'])} rows of protein in "
             f"memory, with the same {same['features']} landmarks, bandwidth and penalty: fit and prediction "
             f"take {same['ours']:.2f} s compared with {same['theirs']:.2f} s, "
             f"{same['theirs'] / same['ours']:.1f} × faster (taking turns, best of {same['turns']}); predictions "
-            f"differ by at most {same['difference']:.1e} standard deviations of the target.".replace(",", " ", 1),
+            f"differ by at most {same['difference']:.1e} standard deviations of the target.",
         ]
     if "overhead" in results:
         lines += ["", results["overhead"]["line"]]
@@ -295,7 +345,6 @@ def main() -> None:
     )
     parser.add_argument("--part", choices=["scores", "times", "page"], help="this part only")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--rows", type=int, nargs="*", default=[500_000, 5_000_000])
     parser.add_argument("--folder", type=Path, help="where tables and results are kept")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks-tables.md")
     a = parser.parse_args()
@@ -315,14 +364,16 @@ def main() -> None:
             if not a.only or "landmarks" in a.only:
                 b.once("landmarks", b.same_landmarks)
             if not a.only or "large" in a.only:
-                for rows in a.rows:
+                for rows in ROWS:
                     b.once(f"large/favor/{rows}", lambda r=rows: b.large_ours(r))
-                most = max(a.rows)
+                most = max(ROWS)
                 b.once(f"large/sgd/{most}", lambda: b.large_peer(most))
                 if a.overhead:
                     b.once("overhead", lambda: {"line": measured([a.overhead])["text"].strip()})
         text = page(b)
-    a.out.write_text(text)
+    # A part of the cells makes no page.
+    if a.part == "page" or not (a.part or a.only):
+        a.out.write_text(text)
     print(text)
 
 

@@ -137,6 +137,10 @@ fn halves_merge_and_rows_are_added() {
     let text = printed(folder, &["compare", "a.favor", "b.csv"]);
     let p: f64 = text.split(", p ").nth(1).unwrap().trim().parse().unwrap();
     assert!(text.starts_with("distance 0.") && p > 0.001, "{text}");
+    // The model of the second half says the same of it as its table.
+    let fit = ["fit", "b.csv", "--map-of", "a.favor", "--out", "half.favor"];
+    printed(folder, &fit);
+    assert_eq!(printed(folder, &["compare", "a.favor", "half.favor"]), text);
     let project = ["project", "a.favor", "b.csv", "--components", "3", "--keep", "ring"];
     let csv = printed(folder, &project);
     assert!(csv.starts_with("ring,component_1,component_2,component_3\n"), "{csv}");

@@ -9,6 +9,7 @@ use favor::learn::{
     RidgeOptions, head_bandwidths, learned_bandwidths,
 };
 use favor::{Family, Matrix, Moments, Rows};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// Features of the trials: enough to rank bandwidths, few enough to be quick.
@@ -31,6 +32,38 @@ pub struct Candidate {
     pub learned_metric: bool,
     /// The score over the folds: R², for classes of their indicators.
     pub score: f64,
+    /// What each fold contributes to the share that is not explained.
+    #[serde(default)]
+    pub unexplained: Vec<f64>,
+}
+
+impl Candidate {
+    /// Before anything is known of it.
+    fn new(basis: Basis, shape: KernelShape) -> Self {
+        let (score, unexplained) = (f64::NAN, vec![]);
+        Self { basis, shape, bandwidth: 1.0, learned_metric: false, score, unexplained }
+    }
+
+    /// How its features compare in cost over many rows: waves are a product and a cosine, landmarks two
+    /// products, and positive features are summed in 64 bits.
+    fn cost(&self) -> u8 {
+        match self.basis {
+            Basis::Random(Family::Trig | Family::TrigPair) => 0,
+            Basis::Nystrom => 1,
+            Basis::Random(_) => 2,
+        }
+    }
+
+    /// Whether the score is below another by less than its standard error, which the differences of the folds
+    /// tell: the same rows make both scores, so that most of what is chance in either is in both.
+    fn is_level_with(&self, other: &Self) -> bool {
+        let pairs = self.unexplained.iter().zip(&other.unexplained);
+        let differences: Vec<f64> = pairs.map(|(own, others)| own - others).collect();
+        let folds = differences.len() as f64;
+        let sum: f64 = differences.iter().sum();
+        let squares: f64 = differences.iter().map(|d| (d - sum / folds).powi(2)).sum();
+        folds > 1.0 && sum <= (folds / (folds - 1.0) * squares).sqrt()
+    }
 }
 
 /// What was tried before features were chosen.
@@ -45,10 +78,29 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The candidate with the highest score, the first of equal ones.
+    /// Of the best of each kind whose score is level with the highest the cheapest for many rows; of those
+    /// that cost the same the one with the highest score.
     pub fn best(&self) -> Option<&Candidate> {
-        let better = |a: &&Candidate, b: &&Candidate| a.score.total_cmp(&b.score);
-        self.candidates.iter().rev().max_by(better)
+        let kinds = self.kinds();
+        let first = *kinds.first()?;
+        let level = kinds.into_iter().filter(|c| *c == first || c.is_level_with(first));
+        // Of equal ones the first.
+        level.min_by_key(|c| c.cost())
+    }
+
+    /// The best of each kind of features, by score.
+    pub(crate) fn kinds(&self) -> Vec<&Candidate> {
+        let mut best: Vec<&Candidate> = vec![];
+        for candidate in &self.candidates {
+            let kind = |c: &Candidate| (c.basis, c.shape, c.learned_metric);
+            match best.iter_mut().find(|c| kind(c) == kind(candidate)) {
+                Some(own) if own.score < candidate.score => *own = candidate,
+                Some(_) => {}
+                None => best.push(candidate),
+            }
+        }
+        best.sort_by(|a, b| b.score.total_cmp(&a.score));
+        best
     }
 }
 
@@ -109,9 +161,23 @@ impl<'a> Trials<'a> {
         Ok(Self { moments, rows, weights, folds, outcome, truth })
     }
 
-    /// The score over the folds of a ridge head on these features.
-    fn score(&self, spec: &DesignSpec) -> Result<f64> {
-        Ok(self.fitted(spec.clone())?.score)
+    /// Scores candidates, several at once, by a ridge head on the features of `trial`. Those whose score cannot
+    /// be told are left out: it is no number that a file could hold.
+    fn scored(
+        &self,
+        candidates: Vec<Candidate>,
+        trial: &(dyn Fn(&Candidate) -> DesignSpec + Sync),
+    ) -> Result<Vec<Candidate>> {
+        let one = |mut candidate: Candidate| {
+            let (_, sums) = self.summed(&trial(&candidate))?;
+            let found = sums.score()?.filter(|found| found.score.is_finite());
+            Ok(found.map(|found| {
+                (candidate.score, candidate.unexplained) = (found.score, found.unexplained);
+                candidate
+            }))
+        };
+        let found = candidates.into_par_iter().map(one).collect::<Result<Vec<_>>>()?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// The features of a spec and their sums over the sample.
@@ -139,11 +205,14 @@ impl<'a> Trials<'a> {
             for factor in [1.0, 0.6, 1.7].map(|f| f * widening) {
                 let scaled = stretched.bandwidths.iter().map(|b| factor * b).collect();
                 let trial = self.fitted(stretched.clone().bandwidths(scaled))?;
-                let (bandwidth, score) = (factor * width, trial.score);
+                let score = trial.score;
                 if score.is_finite() {
-                    let learned_metric = true;
-                    let tried = Candidate { basis, shape, bandwidth, learned_metric, score };
-                    choice.candidates.push(tried);
+                    choice.candidates.push(Candidate {
+                        bandwidth: factor * width,
+                        learned_metric: true,
+                        score,
+                        ..Candidate::new(basis, shape)
+                    });
                 }
                 if score > best.score {
                     (best, better) = (trial, Some(factor));
@@ -182,13 +251,7 @@ impl<'a> Trials<'a> {
         let trial = |c: &Candidate| with(c).features(features).linear(linear);
         let kinds = kinds(basis, shape);
         if let ([(basis, shape)], Some(bandwidth)) = (&kinds[..], bandwidth) {
-            let only = Candidate {
-                basis: *basis,
-                shape: *shape,
-                bandwidth,
-                learned_metric: false,
-                score: f64::NAN,
-            };
+            let only = Candidate { bandwidth, ..Candidate::new(*basis, *shape) };
             return Ok((with(&only), choice));
         }
         let variance = self.moments.covariance();
@@ -197,31 +260,22 @@ impl<'a> Trials<'a> {
         let unit = total.max(f64::MIN_POSITIVE).sqrt();
         let mut best: Option<f64> = None;
         for (basis, shape) in kinds {
-            let mut tried: Vec<Candidate> = vec![];
-            let mut take = |bandwidth: f64| -> Result<()> {
-                let mut candidate =
-                    Candidate { basis, shape, bandwidth, learned_metric: false, score: 0.0 };
-                candidate.score = self.score(&trial(&candidate))?;
-                // A score that could not be told is no number that a file could hold.
-                tried.extend(candidate.score.is_finite().then_some(candidate));
-                Ok(())
-            };
-            match (bandwidth, best) {
-                (Some(bandwidth), _) => take(bandwidth)?,
+            let widths = match (bandwidth, best) {
+                (Some(bandwidth), _) => vec![bandwidth],
                 // The whole grid, then once more between the best and its neighbours.
-                (None, None) => {
-                    head_bandwidths(1).iter().try_for_each(|g| take(rounded(g * unit)))?;
-                }
-                // Near what was best for the first kind.
-                (None, Some(near)) => {
-                    [1.0, 0.6, 1.7].iter().try_for_each(|f| take(rounded(f * near)))?;
-                }
-            }
+                (None, None) => head_bandwidths(1).iter().map(|g| rounded(g * unit)).collect(),
+                // Near what was best so far.
+                (None, Some(near)) => [1.0, 0.6, 1.7].map(|f| rounded(f * near)).to_vec(),
+            };
+            let candidate = |bandwidth| Candidate { bandwidth, ..Candidate::new(basis, shape) };
+            let score =
+                |widths: Vec<f64>| self.scored(widths.into_iter().map(candidate).collect(), &trial);
+            let mut tried = score(widths)?;
             if bandwidth.is_none() {
-                refine(&mut tried, |c| self.score(&trial(c)))?;
+                tried.extend(score(between(&tried))?);
             }
             choice.candidates.extend(tried);
-            best = choice.best().map(|c| c.bandwidth);
+            best = choice.kinds().first().map(|c| c.bandwidth);
         }
         let chosen = choice.best().map(with);
         Ok((chosen.unwrap_or_else(|| spec.clone()), choice))
@@ -234,26 +288,16 @@ fn rounded(bandwidth: f64) -> f64 {
     (bandwidth / unit).round() * unit
 }
 
-/// Tries two more bandwidths, between the best and its neighbours or beyond it at an end.
-fn refine(
-    tried: &mut Vec<Candidate>,
-    mut score: impl FnMut(&Candidate) -> Result<f64>,
-) -> Result<()> {
+/// Two more bandwidths: between the best and its neighbours, or beyond it at an end.
+fn between(tried: &[Candidate]) -> Vec<f64> {
     let mut widths: Vec<f64> = tried.iter().map(|c| c.bandwidth).collect();
     widths.sort_by(f64::total_cmp);
-    let Some(best) = tried.iter().rev().max_by(|a, b| a.score.total_cmp(&b.score)).cloned() else {
-        return Ok(());
-    };
-    let at = widths.iter().position(|w| *w == best.bandwidth).unwrap_or(0);
-    let below = at.checked_sub(1).map_or(0.6 * best.bandwidth, |k| widths[k]);
-    let above = widths.get(at + 1).map_or(1.7 * best.bandwidth, |w| *w);
-    for other in [below, above] {
-        let mut candidate = best.clone();
-        candidate.bandwidth = rounded((other * best.bandwidth).sqrt());
-        candidate.score = score(&candidate)?;
-        tried.extend(candidate.score.is_finite().then_some(candidate));
-    }
-    Ok(())
+    let best = tried.iter().rev().max_by(|a, b| a.score.total_cmp(&b.score));
+    let Some(best) = best.map(|c| c.bandwidth) else { return vec![] };
+    let at = widths.iter().position(|w| *w == best).unwrap_or(0);
+    let below = at.checked_sub(1).map_or(0.6 * best, |k| widths[k]);
+    let above = widths.get(at + 1).map_or(1.7 * best, |w| *w);
+    [below, above].map(|other| rounded((other * best).sqrt())).to_vec()
 }
 
 /// The families and kernels to try. Kernels other than the Gaussian have no positive features.

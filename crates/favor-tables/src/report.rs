@@ -1,12 +1,13 @@
 //! Models and evaluations as text for a person.
 
-use crate::choose::{Candidate, Choice};
+use crate::choose::Choice;
 use crate::encode::{ColumnKind, FOLDS, Missing};
 use crate::evaluate::Evaluation;
+use crate::head::TableHead;
 use crate::judge::Judgement;
 use crate::model::{Drift, Estimator, Model, ModelInfo};
 use favor::FeatureSpec;
-use favor::learn::{Curve, DesignSpec, Scaling, Search, Task};
+use favor::learn::{Curve, DesignSpec, HeadKind, Scaling, Search, Task};
 use favor_io::numbers::{data_figures, percent};
 use serde::Serialize;
 use std::fmt::Write;
@@ -126,6 +127,7 @@ impl Model {
 /// What was tried, what the folds say, and what matters.
 fn linear_text(info: &ModelInfo) -> String {
     let mut out = String::new();
+    let logistic = info.head == TableHead::Linear(HeadKind::Logistic);
     if let Some(choice) = &info.choice {
         out.push_str(&choice_text(choice));
     }
@@ -133,8 +135,9 @@ fn linear_text(info: &ModelInfo) -> String {
     if let Some(report) = &info.report {
         let _ = writeln!(
             out,
-            "\npenalty {}, by {FOLDS} folds; {share} with the first features alone:",
-            data_figures(report.penalty)
+            "\npenalty {}{}, by {FOLDS} folds; {share} with the first features alone:",
+            data_figures(report.penalty),
+            if logistic { " of the ridge head that the logistic one begins with" } else { "" }
         );
         for point in &report.curve {
             let _ = writeln!(out, "  {:>6}  {:.4}", point.features, point.score);
@@ -147,62 +150,41 @@ fn linear_text(info: &ModelInfo) -> String {
     if let Some(judgement) = info.judgement.as_ref().filter(|j| j.rows > 0) {
         let _ = writeln!(
             out,
-            "\non {} rows of the sample, each by a head that has not seen its fold:",
-            judgement.rows
+            "\non {} rows of the sample, each by a {}head that has not seen its fold:",
+            judgement.rows,
+            // A logistic head for each fold would take as many passes again.
+            if logistic { "ridge " } else { "" }
         );
         out.push_str(&judgement.to_text());
     }
     out
 }
 
-/// The columns that matter most, with their shares. Texts and booleans jump from value to value, so that
-/// slopes between values say nothing of them.
+/// The columns that matter most, with their shares.
 fn importance_text(info: &ModelInfo) -> String {
-    let mut shares: Vec<(f64, &str)> = vec![];
-    let mut start = 0;
-    for column in &info.encoder.columns {
-        let own = info.importances.get(start..start + column.values()).unwrap_or(&[]);
-        if !matches!(column.kind, ColumnKind::Text { .. } | ColumnKind::Boolean) {
-            shares.push((own.iter().sum(), &column.name));
-        }
-        start += column.width();
-    }
-    let total: f64 = shares.iter().map(|(share, _)| share).sum();
-    if total <= 0.0 {
+    let names = info.encoder.columns.iter().map(|c| c.name.as_str());
+    let mut shares: Vec<(f64, &str)> = info.importances.iter().copied().zip(names).collect();
+    if shares.iter().all(|(share, _)| *share <= 0.0) {
         return String::new();
     }
     shares.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut out = "\nwhat matters, as shares of the squared slope".to_owned();
-    if shares.len() < info.encoder.columns.len() {
-        out.push_str(", without texts and booleans");
-    }
-    out.push_str(":\n");
+    let mut out =
+        "\nwhat matters: how predictions change with another row's value, as shares:\n".to_owned();
     for (share, name) in shares.iter().take(LISTED.min(8)) {
-        let _ = writeln!(out, "  {:>5.1} %  {name}", 100.0 * share / total);
+        let _ = writeln!(out, "  {:>5.1} %  {name}", 100.0 * share);
     }
     out
 }
 
-/// The best bandwidth of each kind of features, the best kind first.
+/// The best bandwidth of each kind of features, the best kind first, and which of them was chosen.
 fn choice_text(choice: &Choice) -> String {
-    let mut best: Vec<&Candidate> = vec![];
-    for candidate in &choice.candidates {
-        let kind = |c: &Candidate| (c.basis, c.shape, c.learned_metric);
-        let same = |c: &&mut &Candidate| kind(c) == kind(candidate);
-        match best.iter_mut().find(same) {
-            Some(own) if own.score < candidate.score => *own = candidate,
-            Some(_) => {}
-            None => best.push(candidate),
-        }
-    }
-    best.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut out = format!(
         "the best of {} on a sample of {} rows, {} features each, by folds:\n",
         choice.candidates.len(),
         choice.rows,
         choice.features
     );
-    for (k, c) in best.iter().enumerate() {
+    for c in choice.kinds() {
         let _ = writeln!(
             out,
             "  {:>9}  {:<9}  bandwidth {:>6}{}  R² {:.4}{}",
@@ -211,7 +193,7 @@ fn choice_text(choice: &Choice) -> String {
             data_figures(c.bandwidth),
             if c.learned_metric { ", learned metric" } else { "" },
             c.score,
-            if k == 0 { " ←" } else { "" }
+            if Some(c) == choice.best() { " ←" } else { "" }
         );
     }
     out

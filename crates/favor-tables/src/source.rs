@@ -24,6 +24,16 @@ pub enum Source {
 }
 
 impl Source {
+    /// Whether a file of this name is taken for a table.
+    ///
+    /// ```
+    /// use favor_tables::Source;
+    /// assert!(Source::is_table("rows.parquet") && !Source::is_table("model.favor"));
+    /// ```
+    pub fn is_table(name: &str) -> bool {
+        format_of(name).is_some()
+    }
+
     /// One source per file, in order; a query is one.
     pub async fn parts(&self, session: &SessionContext) -> Result<Vec<Self>> {
         match self {

@@ -1,5 +1,6 @@
-//! Fitting: a survey of the columns, then two passes, moments and sums, with the choice of the features
-//! on a sample in between; logistic heads need some passes more.
+//! Fitting: two passes, one for a survey of the columns and the moments, one for the sums, with the choice of
+//! the features on a sample in between. Where the survey says how columns are to be encoded, the moments take a
+//! pass of their own; logistic heads need some passes more.
 
 mod checks;
 mod passes;
@@ -12,13 +13,15 @@ use crate::bandwidth::{SampleReader, kernel, search};
 use crate::choose::{Choice, Trials};
 use crate::encode::{Encoder, Missing, NumberEncoding};
 use crate::head::TableHead;
-use crate::model::{Drift, Estimator, Linear, LinearParts, Model, ModelInfo, Nw};
+use crate::model::{Drift, Estimator, LinearParts, Model, ModelInfo, Nw};
 use crate::progress::Progress;
 use crate::source::Table;
 use crate::states::{GramTarget, Sample};
 use crate::target::{Target, sort_labels};
 use crate::{Error, Result, Setting};
-use favor::learn::{Bandwidth, Basis, Design, DesignSpec, HeadKind, LogisticFit, Task};
+use favor::learn::{
+    Bandwidth, Basis, Design, DesignSpec, HeadKind, LogisticFit, LogisticOptions, Task,
+};
 use favor::{Family, FeatureMap, FeatureSpec, Moments};
 use passes::Passes;
 use std::sync::Arc;
@@ -42,12 +45,11 @@ pub async fn fit(table: &Table, request: &FitRequest, progress: &Arc<Progress>) 
     };
     checks::labels(&labels, target.as_ref())?;
     let encoder = Encoder::new(columns, missing);
-    let encoder = passes.survey(encoder, request, &labels).await?;
     let sample_limit = request.sample.max(2);
     // Landmarks come from the sample.
     let sample_limit =
         if head == TableHead::Nw { sample_limit } else { sample_limit.max(request.features) };
-    let (raw, sample) = passes.moments(&encoder, sample_limit, request.seed).await?;
+    let (encoder, raw, sample) = passes.overview(encoder, request, &labels, sample_limit).await?;
     checks::contents(&encoder, &raw.vectors)?;
     let target_scaling = match (task, &target) {
         (Task::Regress, Some(target)) => Some(checks::target_scaling(&raw.target, &target.name)?),
@@ -224,14 +226,15 @@ async fn linear(
     let head = info.head;
     let mut solved = LinearParts { design, sums, classes }.solved(&mut info, &moments, &sample)?;
     if head == TableHead::Linear(HeadKind::Logistic) {
-        let mut fit = LogisticFit::new(&solved.sums, &Default::default())?;
+        let start = info.report.as_ref().map(|report| report.penalty);
+        let mut fit = LogisticFit::new(&solved.sums, &LogisticOptions::default().start(start))?;
         loop {
             let pass = passes.logistic(&info, &solved.design, fit.pass(), &labels).await?;
             if fit.step(&pass)? {
                 break;
             }
         }
-        solved = Linear::new(&info, solved.design, solved.sums, fit.head()?)?;
+        solved = solved.with_head(&mut info, fit.head()?, &moments, &sample)?;
     }
     Model::new(info, moments, sample, Estimator::Linear(Box::new(solved)))
 }

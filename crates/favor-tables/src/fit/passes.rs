@@ -111,18 +111,23 @@ impl<'a> Passes<'a> {
         Ok(labels)
     }
 
-    /// The encoder with all that must be known of the table: values of texts, means for what is
-    /// missing, ranks of numbers.
-    pub(super) async fn survey(
+    /// The encoder with all that must be known of the table (values of texts, means for what is missing, ranks
+    /// of numbers), the moments of the vectors and a sample of them.
+    ///
+    /// One reading tells all of it where the encoder turns out to need nothing of the survey, as most tables
+    /// of numbers do; the vectors of texts and ranks are known after the survey only.
+    pub(super) async fn overview(
         &self,
         encoder: Encoder,
         request: &FitRequest,
         labels: &[String],
-    ) -> Result<Encoder> {
+        limit: usize,
+    ) -> Result<(Encoder, MomentsState, Sample)> {
+        let seed = request.seed;
         if !survey::is_needed(&encoder, request) {
-            return Ok(encoder);
+            let (moments, sample) = self.moments(&encoder, limit, seed).await?;
+            return Ok((encoder, moments, sample));
         }
-        self.progress.begin("survey", None);
         let target = match (self.task, &self.target) {
             (Task::Classify, _) => Some(SurveyTarget::Labels(labels.to_vec())),
             (Task::Regress, Some((target, _))) => Some(SurveyTarget::Number(target.name.clone())),
@@ -130,9 +135,22 @@ impl<'a> Passes<'a> {
         };
         let targets = target.as_ref().map(SurveyTarget::width);
         let job = SurveyJob { values: survey::MOST_VALUES, target };
-        let call = self.call(&encoder, Job::Survey(job), true)?;
-        let found = Survey::from_bytes(&self.aggregate(vec![call]).await?[0])?;
-        survey::finish(encoder, found, request, targets)
+        let alone = survey::changes(&encoder, request);
+        self.progress.begin(if alone { "survey" } else { "moments" }, None);
+        let mut calls = vec![self.call(&encoder, Job::Survey(job), true)?];
+        if !alone {
+            calls.extend(self.moment_calls(&encoder, limit, seed, false)?);
+        }
+        let bytes = self.aggregate(calls).await?;
+        let surveyed =
+            survey::finish(encoder.clone(), Survey::from_bytes(&bytes[0])?, request, targets)?;
+        if surveyed.encoder.columns == encoder.columns && !surveyed.fills && !alone {
+            let (moments, sample) =
+                (MomentsState::from_bytes(&bytes[1])?, Sample::from_bytes(&bytes[2])?);
+            return Ok((surveyed.encoder, moments, sample));
+        }
+        let (moments, sample) = self.moments(&surveyed.encoder, limit, seed).await?;
+        Ok((surveyed.encoder, moments, sample))
     }
 
     /// The moments of the vectors and a sample of them.
@@ -143,15 +161,24 @@ impl<'a> Passes<'a> {
         seed: u64,
     ) -> Result<(MomentsState, Sample)> {
         self.progress.begin("moments", None);
+        let bytes = self.aggregate(self.moment_calls(encoder, limit, seed, true)?).await?;
+        Ok((MomentsState::from_bytes(&bytes[0])?, Sample::from_bytes(&bytes[1])?))
+    }
+
+    fn moment_calls(
+        &self,
+        encoder: &Encoder,
+        limit: usize,
+        seed: u64,
+        told: bool,
+    ) -> Result<Vec<Expr>> {
         let moments = MomentsJob { target: self.target_for(Task::Regress) };
         let target = self.target.as_ref().map(|(target, _)| target.name.clone());
         let sample = SampleJob { task: self.task, target, limit, seed };
-        let calls = vec![
-            self.call(encoder, Job::Moments(moments), true)?,
+        Ok(vec![
+            self.call(encoder, Job::Moments(moments), told)?,
             self.call(encoder, Job::Sample(sample), false)?,
-        ];
-        let bytes = self.aggregate(calls).await?;
-        Ok((MomentsState::from_bytes(&bytes[0])?, Sample::from_bytes(&bytes[1])?))
+        ])
     }
 
     /// The sums of the features. Classes, rows and their weight go into what is known of the model.

@@ -23,13 +23,31 @@ pub(super) fn is_needed(encoder: &Encoder, request: &FitRequest) -> bool {
     texts || numbers || encoder.missing.fills()
 }
 
+/// Whether the columns are certain to be encoded otherwise after a survey.
+pub(super) fn changes(encoder: &Encoder, request: &FitRequest) -> bool {
+    let ranks = request.numbers == NumberEncoding::Rank;
+    let changes = |kind: &ColumnKind| match kind {
+        ColumnKind::Text { .. } => true,
+        kind => ranks && *kind == ColumnKind::Number,
+    };
+    encoder.columns.iter().any(|c| changes(&c.kind))
+}
+
+/// An encoder after a survey.
+pub(super) struct Surveyed {
+    pub(super) encoder: Encoder,
+    /// Whether there are missing values for which something else stands.
+    pub(super) fills: bool,
+}
+
 /// The encoder with all that the survey found.
 pub(super) fn finish(
     mut encoder: Encoder,
     survey: Survey,
     request: &FitRequest,
     targets: Option<usize>,
-) -> Result<Encoder> {
+) -> Result<Surveyed> {
+    let fills = encoder.missing.fills() && survey.columns.iter().any(|c| c.missing > 0);
     let mut fill = vec![];
     let mut number = 0;
     let missing = encoder.missing;
@@ -76,7 +94,7 @@ pub(super) fn finish(
         fill.extend(column.marked.then_some(1.0));
     }
     encoder.fill = fill;
-    Ok(encoder.unscaled())
+    Ok(Surveyed { encoder: encoder.unscaled(), fills })
 }
 
 fn is_heavy(sample: &[(f64, f64)]) -> bool {

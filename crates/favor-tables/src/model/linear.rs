@@ -18,6 +18,9 @@ use favor::{Matrix, Moments};
 /// Rows of the sample that the exact kernel is computed over.
 const COMPARED_KEYS: usize = 1024;
 
+/// Rows of the sample between which values are exchanged.
+const EXCHANGED: usize = 512;
+
 /// Gram sums and the solution.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Linear {
@@ -53,7 +56,7 @@ impl LinearParts {
         let linear = Linear::new(info, self.design, self.sums, fit.head)?;
         let trials = Trials::new(info, &info.labels(), moments, sample)?;
         info.judgement = Some(judge::of_sample(info, &linear, &trials)?);
-        info.importances = linear.importances(&trials)?;
+        info.importances = linear.importances(info, &trials)?;
         Ok(linear)
     }
 }
@@ -105,14 +108,50 @@ impl Linear {
         }
     }
 
-    /// How much each number of the vectors matters: its share of the mean squared gradient.
-    fn importances(&self, trials: &Trials<'_>) -> Result<Vec<f64>> {
-        if trials.rows.rows() == 0 {
+    /// With another head on the same features.
+    pub(crate) fn with_head(
+        self,
+        info: &mut ModelInfo,
+        head: Head,
+        moments: &Moments,
+        sample: &Sample,
+    ) -> Result<Self> {
+        let linear = Self { head, ..self };
+        let trials = Trials::new(info, &info.labels(), moments, sample)?;
+        info.importances = linear.importances(info, &trials)?;
+        Ok(linear)
+    }
+
+    /// How much each column matters: the mean squared change of a prediction when the column has the value of
+    /// another row, as a share of that of all columns (Sobol's total index, by Jansen's estimator). Unlike a slope,
+    /// it looks at no values that the column does not have, between which the head is free to do anything.
+    fn importances(&self, info: &ModelInfo, trials: &Trials<'_>) -> Result<Vec<f64>> {
+        let count = trials.rows.rows().min(EXCHANGED);
+        if count == 0 {
             return Ok(vec![]);
         }
-        let slopes = self.head.slopes(&self.design, trials.rows.view(), Some(&trials.weights))?;
-        let total: f64 = slopes.iter().map(|s| s * s).sum();
-        Ok(slopes.iter().map(|s| if total > 0.0 { s * s / total } else { 0.0 }).collect())
+        let rows = trials.rows.view().slice(0, count).to_f64(1.0);
+        let before = self.head.predict(&self.design, rows.view())?;
+        let mut start = 0;
+        let mut change = |width: usize| -> Result<f64> {
+            let (own, mut changed) = (start..start + width, rows.clone());
+            start = own.end;
+            for i in 0..count {
+                // The sample is in no order: half its rows away is as good as at random.
+                let other = &rows.row((i + count / 2) % count)[own.clone()];
+                changed.row_mut(i)[own.clone()].copy_from_slice(other);
+            }
+            let after = self.head.predict(&self.design, changed.view())?;
+            let square = |i: usize| -> f64 {
+                let pairs = before.row(i).iter().zip(after.row(i));
+                trials.weights[i] * pairs.map(|(a, b)| (a - b).powi(2)).sum::<f64>()
+            };
+            Ok((0..count).map(square).sum())
+        };
+        let changes: Vec<f64> =
+            info.encoder.columns.iter().map(|c| change(c.width())).collect::<Result<_>>()?;
+        let total: f64 = changes.iter().sum();
+        Ok(changes.iter().map(|c| if total > 0.0 { c / total } else { 0.0 }).collect())
     }
 
     /// How likely a class is held to be before a row is seen.

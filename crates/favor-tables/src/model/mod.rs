@@ -61,8 +61,8 @@ pub struct ModelInfo {
     pub report: Option<RidgeReport>,
     /// What rows of the sample say of heads that have not seen their fold.
     pub judgement: Option<Judgement>,
-    /// How much each number of the vectors matters: shares of the mean squared gradient; empty for
-    /// Nadaraya–Watson.
+    /// How much each column matters, as shares: how far predictions of the sample are from those with another
+    /// row's value in the column, in the mean square. Empty for Nadaraya–Watson.
     pub importances: Vec<f64>,
     /// The classes, in order; none but for classification.
     pub classes: Vec<Class>,

@@ -2,12 +2,15 @@
 
 use crate::common::*;
 use favor::{Family, Matrix};
-use favor_tables::datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch, UInt64Array};
+use favor_tables::datafusion::arrow::array::{
+    ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array,
+};
 use favor_tables::datafusion::arrow::compute::{filter_record_batch, take_record_batch};
 use favor_tables::{
     Bandwidth, Basis, Error, FitRequest, HeadKind, Model, PredictOptions, Prior, Setting, Source,
     Table, Task, evaluate, fit, fit_like, register, session, subtract, update,
 };
+use std::sync::Arc;
 
 /// Features of `f32` rows, which predictions have, are known to 2⁻²⁴ of their slope.
 const SINGLE: f64 = 5e-4;
@@ -158,6 +161,58 @@ fn classes_have_probabilities_and_priors() {
     let labels =
         found.column(0).as_primitive::<favor_tables::datafusion::arrow::datatypes::Int64Type>();
     assert!(labels.values().iter().filter(|l| **l == 0).count() < 10);
+}
+
+/// Of a target that is twice the sine of one number plus a constant of a text, the shares are those of the
+/// variances; a number and a text that do nothing have none. A logistic head has its own.
+#[test]
+fn columns_matter_by_the_variance_they_bring() {
+    let count = 4000;
+    let mut state = 1_u64;
+    let mut uniform = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    let numbers: Vec<[f64; 4]> = (0..count).map(|_| [(); 4].map(|()| uniform())).collect();
+    let text = |l: usize| -> ArrayRef {
+        let word = |row: &[f64; 4]| if row[l] < 0.5 { "low" } else { "high" };
+        Arc::new(StringArray::from_iter_values(numbers.iter().map(word)))
+    };
+    let number = |l: usize| -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values(numbers.iter().map(|row| row[l])))
+    };
+    let value = |row: &[f64; 4]| 2.0 * (6.0 * row[0]).sin() + if row[2] < 0.5 { -1.0 } else { 1.0 };
+    let y: Vec<f64> = numbers.iter().map(value).collect();
+    let side = BooleanArray::from_iter(y.iter().map(|v| Some(*v > 0.0)));
+    let batch = RecordBatch::try_from_iter([
+        ("wave", number(0)),
+        ("idle", number(1)),
+        ("step", text(2)),
+        ("word", text(3)),
+        ("y", Arc::new(Float64Array::from_iter_values(y.iter().copied())) as ArrayRef),
+        ("side", Arc::new(side) as ArrayRef),
+    ])
+    .unwrap();
+    let model = fitted(batch.clone(), &FitRequest::of("y").ignore(["side"]).features(128)).unwrap();
+    let shares = &model.info().importances;
+    // Var 2 sin(6u) = 2 (1 − sin 12/12) − 4 ((1 − cos 6)/6)², and 1 of the step.
+    let wave = 2.0 * (1.0 - 12_f64.sin() / 12.0) - 4.0 * ((1.0 - 6_f64.cos()) / 6.0).powi(2);
+    let wanted = [wave / (wave + 1.0), 0.0, 1.0 / (wave + 1.0), 0.0];
+    for (share, wanted) in shares.iter().zip(wanted) {
+        // Half the squared difference of two draws has a deviation of about its mean, over 512 rows that
+        // overlap in pairs; the fit itself explains 99 %.
+        assert!(
+            (share - wanted).abs() < 4.0 * (2.0 / 512.0_f64).sqrt() * wanted + 0.01,
+            "{shares:?}"
+        );
+    }
+    assert!(model.to_text().contains("%  step"), "{}", model.to_text());
+    let of_side = FitRequest::of("side").ignore(["y"]).features(64);
+    let ridge = fitted(batch.clone(), &of_side).unwrap();
+    let logistic = fitted(batch, &of_side.head(Some(HeadKind::Logistic.into()))).unwrap();
+    assert_ne!(ridge.info().importances, logistic.info().importances);
+    assert!(logistic.to_text().contains("each by a ridge head"), "{}", logistic.to_text());
 }
 
 /// Batches, workers and the order of rows make no difference but rounding.

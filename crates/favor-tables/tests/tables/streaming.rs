@@ -1,7 +1,10 @@
 //! Batches, workers, parts and later rows make no difference.
 
 use crate::common::*;
+use favor_tables::datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch};
+use favor_tables::datafusion::arrow::compute::cast;
 use favor_tables::{FitRequest, Model, Search, fit, fit_like, update};
+use std::sync::Arc;
 
 fn auto(request: FitRequest) -> FitRequest {
     request.bandwidth(Search::Validation).sample(200)
@@ -85,6 +88,31 @@ fn merging_halves_is_fitting_both() {
         assert_same(&updated, &both, "update");
         let again = block(fit_like(&table(points(0, 1000)), &first, &progress())).unwrap();
         assert_same(&first, &again, "the same rows");
+    }
+}
+
+/// Rows of which one column has moved are said to have drifted in that column, by how much, and in no other.
+#[test]
+fn drift_names_the_column_that_moved() {
+    let (first, more) = (points(0, 1000), points(1000, 500));
+    let a = column(&first, "a");
+    let mean = a.iter().sum::<f64>() / 1000.0;
+    let deviation = (a.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 1000.0).sqrt();
+    let place = more.schema().index_of("a").unwrap();
+    let mut columns = more.columns().to_vec();
+    let values = column(&more, "a").into_iter().map(|v| v + 2.0 * deviation);
+    let array: ArrayRef = Arc::new(Float64Array::from_iter_values(values));
+    columns[place] = cast(&array, columns[place].data_type()).unwrap();
+    let moved = RecordBatch::try_new(more.schema(), columns).unwrap();
+    for request in [regress(), ridge_number()] {
+        let model = fitted(first.clone(), &request).unwrap();
+        let (_, drift) = block(update(&table(moved.clone()), &model, &progress())).unwrap();
+        let [shift] = &drift.shifts[..] else { panic!("{drift:?}") };
+        assert_eq!((shift.name.as_str(), drift.rows), ("a", 500));
+        // The means of both halves are known to four of their errors.
+        let error = 4.0 * (1.0 / 1000.0_f64 + 1.0 / 500.0).sqrt();
+        assert!((shift.shift - 2.0).abs() < error, "{drift:?}");
+        assert!(drift.to_text().contains('a'), "{}", drift.to_text());
     }
 }
 

@@ -48,7 +48,8 @@ impl GramSums {
         if (self.width(), self.offset()) != (other.width(), other.offset()) {
             return Err(Error::invalid("compare", "the sums are of different designs"));
         }
-        let (a, b) = (self.products(None), other.products(None));
+        let columns = self.width() - 1;
+        let (a, b) = (self.products(None, columns), other.products(None, columns));
         let (m, n) = (a.weight(), b.weight());
         if m <= 1.0 || n <= 1.0 {
             return Err(Error::invalid("compare", "both sides need rows of a weight above 1"));

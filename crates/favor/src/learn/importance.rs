@@ -6,7 +6,7 @@
 
 use super::design::Design;
 use super::{DesignSpec, Head};
-use crate::linalg::{product, transposed_product};
+use crate::linalg::product;
 use crate::{Error, Float, Matrix, Result, Rows};
 use rayon::prelude::*;
 
@@ -51,8 +51,7 @@ impl Head {
             .map(|start| {
                 let scaled = design.scaled(rows.slice(start, start + BLOCK));
                 let mut squares = vec![0.0; dim];
-                for target in 0..self.coefficients().columns() {
-                    let gradients = design.gradients(&scaled, self.coefficients(), target);
+                for gradients in design.gradients(&scaled, self.coefficients()) {
                     for i in 0..gradients.rows() {
                         let weight = weights.map_or(1.0, |w| w[start + i]);
                         let pairs = squares.iter_mut().zip(gradients.row(i));
@@ -95,22 +94,18 @@ pub fn learned_bandwidths(spec: &DesignSpec, slopes: &[f64]) -> DesignSpec {
 }
 
 impl Design {
-    /// The gradients of one target's readout at scaled rows, by the scaled coordinates.
-    fn gradients(
-        &self,
-        scaled: &Matrix<f64>,
-        coefficients: &Matrix<f64>,
-        target: usize,
-    ) -> Matrix<f64> {
-        let offset = self.offset() - 1;
-        let count = coefficients.rows() - offset;
-        let own: Vec<f64> = (0..count).map(|m| coefficients[(offset + m, target)]).collect();
+    /// The gradients of each target's readout at scaled rows, by the scaled coordinates.
+    fn gradients(&self, scaled: &Matrix<f64>, coefficients: &Matrix<f64>) -> Vec<Matrix<f64>> {
+        let before = self.offset() - 1;
+        let own = coefficients.view().slice(before, coefficients.rows()).to_f64(1.0);
         let mut out = self.feature_gradients(scaled, &own);
-        if offset > 0 {
+        if before > 0 {
             let unit = (self.dim() as f64).sqrt();
-            for i in 0..out.rows() {
-                for (l, g) in out.row_mut(i).iter_mut().enumerate() {
-                    *g += coefficients[(l, target)] * self.spec().bandwidth_of(l) / unit;
+            for (target, gradients) in out.iter_mut().enumerate() {
+                for i in 0..gradients.rows() {
+                    for (l, g) in gradients.row_mut(i).iter_mut().enumerate() {
+                        *g += coefficients[(l, target)] * self.spec().bandwidth_of(l) / unit;
+                    }
                 }
             }
         }
@@ -130,10 +125,4 @@ pub(super) fn pulls(
         out.row_mut(i).iter_mut().zip(rows.row(i)).for_each(|(o, x)| *o -= total * x);
     }
     out
-}
-
-/// `Mᵀ v`.
-pub(super) fn transposed_apply(m: &Matrix<f64>, v: &[f64]) -> Vec<f64> {
-    let column = Matrix::from_fn(v.len(), 1, |i, _| v[i]);
-    transposed_product(m, &column).into_vec()
 }

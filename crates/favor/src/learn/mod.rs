@@ -89,7 +89,9 @@ pub use outcome::{Known, Outcome};
 pub use pca::KernelPca;
 pub use readout::{Readout, Task, argmax};
 pub use regressor::KernelRegressor;
-pub use ridge::{CurvePoint, Penalty, PenaltyPoint, RidgeFit, RidgeOptions, RidgeReport};
+pub use ridge::{
+    CurvePoint, FoldScore, Penalty, PenaltyPoint, RidgeFit, RidgeOptions, RidgeReport,
+};
 pub use scaling::Scaling;
 pub use shape::KernelShape;
 pub use tune::{DesignTrial, Sample, head_bandwidths};

@@ -35,7 +35,7 @@ impl KernelPca {
         if count == 0 || count > size {
             return Err(Error::invalid("components", format!("{count}; give 1 to {size}")));
         }
-        let products = sums.products(None);
+        let products = sums.products(None, size);
         if products.weight() <= 0.0 {
             return Err(Error::invalid("rows", "there are none of positive weight"));
         }

@@ -60,6 +60,17 @@ impl RidgeOptions {
     }
 }
 
+/// How well a design does with its best penalty.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoldScore {
+    /// The penalty λ.
+    pub penalty: f64,
+    /// The share of the targets' variance that the folds' predictions explain.
+    pub score: f64,
+    /// What each fold that has rows contributes to the share that is not explained.
+    pub unexplained: Vec<f64>,
+}
+
 /// A fitted head and how it was chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RidgeFit {
@@ -118,6 +129,22 @@ impl GramSums {
         self.fit(options, false)
     }
 
+    /// The score over the folds with the best penalty, without a head: enough to compare designs. `None` if
+    /// fewer than two folds have rows.
+    pub fn score(&self) -> Result<Option<FoldScore>> {
+        let size = self.columns(None)?;
+        let sizes = sizes(self.offset() - 1, size);
+        let last = sizes.len() - 1;
+        let mut tried = Tried { points: vec![] };
+        tried.search(self, &sizes, self.unit(size))?;
+        let best = tried.best_score(last);
+        let best = tried.points.iter().find(|p| Some(p.penalty) == best);
+        Ok(best.and_then(|p| {
+            let unexplained = p.errors.as_ref()?.shares(last)?;
+            Some(FoldScore { penalty: p.penalty, score: p.score(last)?, unexplained })
+        }))
+    }
+
     /// Fits a Gaussian process with the same features: the mean is a ridge head's, and the head knows its
     /// variance. The noise, and the penalty unless it is given, have the largest marginal likelihood.
     ///
@@ -154,7 +181,7 @@ impl GramSums {
         let size = self.columns(features)?;
         check_penalty(penalty)?;
         let one = |fold: usize| {
-            let train = Training::new(&self.products(Some(fold)), size)?;
+            let train = Training::new(&self.products(Some(fold), size), size)?;
             let (factor, penalty) = train.factor_from(penalty)?;
             train.head(self, &factor, penalty, variance)
         };
@@ -166,9 +193,10 @@ impl GramSums {
         if self.outcome().width() == 0 {
             return Err(Error::invalid("targets", "there are none to predict"));
         }
-        let train = Training::new(&self.products(None), size)?;
+        let train = Training::new(&self.products(None, size), size)?;
         let sizes = sizes(self.offset() - 1, size);
-        let unit = train.unit();
+        let last = sizes.len() - 1;
+        let unit = self.unit(size);
         let mut tried = Tried { points: vec![] };
         let penalty = match options.penalty {
             Penalty::Fixed(penalty) => {
@@ -177,13 +205,11 @@ impl GramSums {
                 penalty
             }
             Penalty::Folds => {
-                tried.by_folds(self, &sizes, &grid(unit))?;
-                let best = tried.best_score(Point::score).unwrap_or(unit);
-                tried.by_folds(self, &sizes, &around(best, 0.5))?;
-                tried.best_score(Point::score).unwrap_or(unit)
+                tried.search(self, &sizes, unit)?;
+                tried.best_score(last).unwrap_or(unit)
             }
             Penalty::Evidence => {
-                tried.by_evidence(&train, &grid(unit));
+                tried.by_evidence(&train, &GRID.map(|k| at_step(unit, k)));
                 for step in [0.5, 0.25] {
                     let best = tried.best(|p| p.evidence).unwrap_or(unit);
                     tried.by_evidence(&train, &around(best, step));
@@ -222,9 +248,12 @@ pub(super) fn check_penalty(penalty: f64) -> Result<()> {
     Err(Error::invalid("penalty", format!("{penalty} is not a number ≥ 0")))
 }
 
-/// A penalty per decade, relative to the mean squared norm of the features.
-fn grid(unit: f64) -> Vec<f64> {
-    (-8..=4).map(|k| unit * 10_f64.powi(k)).collect()
+/// Penalties from 10⁻⁸ to 10⁴ times the mean squared norm of the features, in half decades: one per decade.
+const GRID: [i32; 13] = [-16, -14, -12, -10, -8, -6, -4, -2, 0, 2, 4, 6, 8];
+
+/// The penalty so many half decades above a unit.
+fn at_step(unit: f64, step: i32) -> f64 {
+    unit * 10_f64.powf(0.5 * f64::from(step))
 }
 
 /// Penalties so many decades below and above.
@@ -246,9 +275,9 @@ struct Point {
 }
 
 impl Point {
-    /// The score with all features.
-    fn score(&self) -> Option<f64> {
-        self.errors.as_ref()?.score(None)
+    /// The score with one of the numbers of columns.
+    fn score(&self, size: usize) -> Option<f64> {
+        self.errors.as_ref()?.score(size)
     }
 }
 
@@ -272,6 +301,36 @@ impl Tried {
         Ok(())
     }
 
+    /// Looks for the best penalty of each number of columns: a decade at a time from that of the number
+    /// before, which costs an eighth; of all columns also to half a decade. The least number begins with the
+    /// whole grid.
+    fn search(&mut self, sums: &GramSums, sizes: &[usize], unit: f64) -> Result<()> {
+        let mut best: Option<i32> = None;
+        for s in 0..sizes.len() {
+            let mut known: Vec<i32> = vec![];
+            let mut next: Vec<i32> = best.map_or(GRID.to_vec(), |b| vec![b - 2, b, b + 2]);
+            loop {
+                next.retain(|k| (GRID[0]..=GRID[GRID.len() - 1]).contains(k) && !known.contains(k));
+                if next.is_empty() {
+                    break;
+                }
+                let penalties: Vec<f64> = next.iter().map(|k| at_step(unit, *k)).collect();
+                self.by_folds(sums, &sizes[..=s], &penalties)?;
+                known.append(&mut next);
+                let found = self.best_score(s);
+                best = known.iter().copied().find(|k| Some(at_step(unit, *k)) == found);
+                // Where rounding spoiled what was tried, anything may do.
+                next = best.map_or(GRID.to_vec(), |b| vec![b - 2, b + 2]);
+            }
+        }
+        match best {
+            Some(best) => {
+                self.by_folds(sums, sizes, &[best - 1, best + 1].map(|k| at_step(unit, k)))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn by_evidence(&mut self, train: &Training, penalties: &[f64]) {
         let evidence = |p: &f64| train.factor(*p).ok().map(|factor| train.evidence(&factor, *p));
         let found: Vec<Option<f64>> = penalties.par_iter().map(evidence).collect();
@@ -288,10 +347,11 @@ impl Tried {
 
     /// The penalty of the best score. Of those that leave as good as the same unexplained it is the largest,
     /// whose solution rounding changes least.
-    fn best_score(&self, score: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
-        let top = self.points.iter().filter_map(&score).reduce(f64::max)?;
+    fn best_score(&self, size: usize) -> Option<f64> {
+        let top = self.points.iter().filter_map(|p| p.score(size)).reduce(f64::max)?;
         let enough = top - SAME * (1.0 - top).max(0.0);
-        self.points.iter().rev().find(|p| score(p).is_some_and(|s| s >= enough)).map(|p| p.penalty)
+        let good = |p: &&Point| p.score(size).is_some_and(|s| s >= enough);
+        self.points.iter().rev().find(good).map(|p| p.penalty)
     }
 
     fn report(&self, sizes: &[usize], before: usize, penalty: f64, noise: Vec<f64>) -> RidgeReport {
@@ -301,18 +361,20 @@ impl Tried {
             .iter()
             .enumerate()
             .filter_map(|(s, size)| {
-                let scored = |p: &Point| p.errors.as_ref()?.score(Some(s));
-                let penalty = self.best_score(scored)?;
-                let score = self.points.iter().find(|p| p.penalty == penalty).and_then(scored)?;
+                let penalty = self.best_score(s)?;
+                let score = self.points.iter().find(|p| p.penalty == penalty)?.score(s)?;
                 Some(CurvePoint { features: size - before, penalty, score })
             })
             .collect();
-        let point =
-            |p: &Point| PenaltyPoint { penalty: p.penalty, score: p.score(), evidence: p.evidence };
+        let last = sizes.len() - 1;
+        let point = |p: &Point| {
+            let (penalty, score, evidence) = (p.penalty, p.score(last), p.evidence);
+            PenaltyPoint { penalty, score, evidence }
+        };
         RidgeReport {
             penalty,
-            score: errors.and_then(|e| e.score(None)),
-            target_scores: errors.map_or(vec![], FoldErrors::target_scores),
+            score: errors.and_then(|e| e.score(last)),
+            target_scores: errors.map_or(vec![], |e| e.target_scores(last)),
             doubled: doubled(&curve),
             curve,
             penalties: self.points.iter().map(point).collect(),

@@ -29,12 +29,6 @@ impl Training {
         Ok(Self { means, target_means, centred })
     }
 
-    /// The mean squared norm of the centred features, or 1 if they are constant.
-    pub(super) fn unit(&self) -> f64 {
-        let unit = crate::linalg::trace(&self.centred.gram) / self.centred.weight;
-        if unit > 1e-14 { unit } else { 1.0 }
-    }
-
     pub(super) fn factor(&self, penalty: f64) -> Result<Cholesky> {
         Cholesky::new(&self.centred.gram, penalty).ok_or_else(|| {
             let reason = format!("{penalty} is too small for features that depend on one another");
@@ -128,9 +122,16 @@ fn intercepts(means: &[f64], targets: &[f64], coefficients: &Matrix<f64>) -> Vec
     targets.iter().enumerate().map(|(t, mean)| mean - moved(t)).collect()
 }
 
-/// The squared errors of the folds, each predicted from the others, for some leading numbers of columns.
+/// The squared errors of the folds, each predicted from the others with one penalty, for some leading
+/// numbers of columns.
 #[derive(Debug, Clone)]
 pub(super) struct FoldErrors {
+    folds: Vec<FoldError>,
+}
+
+/// The squared errors of one fold.
+#[derive(Debug, Clone)]
+struct FoldError {
     /// Of each number of columns the error per target; `None` where rounding spoiled it.
     errors: Vec<Option<Vec<f64>>>,
     /// The error of predicting the mean.
@@ -144,52 +145,51 @@ impl FoldErrors {
         sizes: &[usize],
         penalties: &[f64],
     ) -> Result<Vec<Option<Self>>> {
-        let targets = sums.outcome().width();
         let filled: Vec<usize> = (0..sums.folds()).filter(|&k| sums.fold_rows()[k] > 0).collect();
         if filled.len() < 2 {
             return Ok(vec![None; penalties.len()]);
         }
-        let empty = Self {
-            errors: vec![Some(vec![0.0; targets]); sizes.len()],
-            baseline: vec![0.0; targets],
-        };
-        let mut out = vec![empty; penalties.len()];
         let size = sizes.last().copied().unwrap_or(0);
-        for fold in filled {
-            let train = Training::new(&sums.products(Some(fold)), size)?;
-            let held = sums.fold_products(fold).centred(&train.means, &train.target_means);
-            out.par_iter_mut().zip(penalties).for_each(|(sum, penalty)| {
-                sum.add(&held.squares, train.errors(&held, sizes, *penalty));
+        let one = |fold: usize| {
+            let train = Training::new(&sums.products(Some(fold), size), size)?;
+            let held = sums.fold_products(fold, size).centred(&train.means, &train.target_means);
+            let each = penalties.par_iter().map(|penalty| FoldError {
+                errors: train.errors(&held, sizes, *penalty),
+                baseline: held.squares.clone(),
             });
-        }
-        Ok(out.into_iter().map(Some).collect())
-    }
-
-    fn add(&mut self, baseline: &[f64], errors: Vec<Option<Vec<f64>>>) {
-        self.baseline.iter_mut().zip(baseline).for_each(|(s, b)| *s += b);
-        for (sum, errors) in self.errors.iter_mut().zip(errors) {
-            match (sum.as_mut(), errors) {
-                (Some(sum), Some(errors)) => {
-                    sum.iter_mut().zip(errors).for_each(|(s, e)| *s += e);
-                }
-                _ => *sum = None,
-            }
-        }
-    }
-
-    /// The explained share of all targets together, for one of the sizes or the last; 0 if they are constant.
-    pub(super) fn score(&self, size: Option<usize>) -> Option<f64> {
-        let errors = match size {
-            Some(size) => self.errors.get(size)?.as_ref()?,
-            None => self.errors.last()?.as_ref()?,
+            Ok(each.collect::<Vec<FoldError>>())
         };
-        Some(explained(errors.iter().sum(), self.baseline.iter().sum()))
+        let found = filled.into_par_iter().map(one).collect::<Result<Vec<Vec<FoldError>>>>()?;
+        let of = |k: usize| Self { folds: found.iter().map(|fold| fold[k].clone()).collect() };
+        Ok((0..penalties.len()).map(|k| Some(of(k))).collect())
     }
 
-    /// The explained share of each target with all features.
-    pub(super) fn target_scores(&self) -> Vec<f64> {
-        let Some(Some(errors)) = self.errors.last() else { return vec![] };
-        errors.iter().zip(&self.baseline).map(|(e, b)| explained(*e, *b)).collect()
+    /// The explained share of all targets together, for one of the sizes; 0 if they are constant. `None`
+    /// where it was not computed.
+    pub(super) fn score(&self, size: usize) -> Option<f64> {
+        Some(1.0 - self.shares(size)?.iter().sum::<f64>())
+    }
+
+    /// What each fold contributes to the share that is not explained.
+    pub(super) fn shares(&self, size: usize) -> Option<Vec<f64>> {
+        let baseline: f64 = self.folds.iter().flat_map(|f| &f.baseline).sum();
+        let share = |fold: &FoldError| {
+            let error: f64 = fold.errors.get(size)?.as_ref()?.iter().sum();
+            // Constant targets are explained by nothing.
+            Some(if baseline > 0.0 { error / baseline } else { 1.0 / self.folds.len() as f64 })
+        };
+        self.folds.iter().map(share).collect()
+    }
+
+    /// The explained share of each target, for one of the sizes.
+    pub(super) fn target_scores(&self, size: usize) -> Vec<f64> {
+        let errors: Option<Vec<&Vec<f64>>> =
+            self.folds.iter().map(|f| f.errors.get(size)?.as_ref()).collect();
+        let Some(errors) = errors else { return vec![] };
+        let targets = self.folds.first().map_or(0, |f| f.baseline.len());
+        let error = |t: usize| errors.iter().map(|e| e[t]).sum::<f64>();
+        let baseline = |t: usize| self.folds.iter().map(|f| f.baseline[t]).sum::<f64>();
+        (0..targets).map(|t| explained(error(t), baseline(t))).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The bandwidth of a head, and the choice among designs: by the folds of the head itself, on a sample.
 
 use super::bandwidth::LEAST_ROWS;
-use super::{Basis, DesignSpec, GramSums, Known, Outcome, RidgeOptions};
+use super::{Basis, DesignSpec, GramSums, Known, Outcome};
 use crate::{Error, Moments, Result, Rows};
 use serde::{Deserialize, Serialize};
 
@@ -75,12 +75,12 @@ impl<'a> Sample<'a> {
         let design = small.fit(moments, self.rows)?;
         let mut sums = GramSums::new(&design, self.outcome.clone(), self.folds)?;
         sums.add(&design, self.rows, self.known, self.weights, None)?;
-        let report = sums.ridge(&RidgeOptions::default())?.report;
+        let found = sums.score()?;
         Ok(DesignTrial {
             bandwidth: spec.bandwidth_of(0),
             spec: spec.clone(),
-            score: report.score.unwrap_or(f64::MIN),
-            penalty: report.penalty,
+            score: found.as_ref().map_or(f64::MIN, |f| f.score),
+            penalty: found.map_or(1.0, |f| f.penalty),
         })
     }
 

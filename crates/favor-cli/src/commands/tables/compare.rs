@@ -9,13 +9,15 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
   favor compare model.favor today.csv
-  favor compare model.favor 'july/*.parquet'";
+  favor compare model.favor 'july/*.parquet'
+  favor compare june.favor july.favor";
 
-/// Test whether a table has the same distribution as a model's rows.
+/// Test whether a table, or the rows of another model, have the same distribution as a model's rows.
 ///
 /// The distance is the maximum mean discrepancy under the model's kernel, that is, the distance
 /// between the mean features. p is the probability of a distance at least this large if both came
-/// from one distribution. Columns that have drifted are listed.
+/// from one distribution. Columns that have drifted are listed. Two models can be compared if they
+/// have the same features, as with favor fit --map-of.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -31,9 +33,12 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
         let model = Model::load(&self.model)?;
-        let newer = run(self.data.threads, async |progress| {
-            self.backend.fit_like(&self.data, &model, &progress).await
-        })?;
+        let newer = match self.data.model() {
+            Some(path) => Model::load(path)?,
+            None => run(self.data.threads, async |progress| {
+                self.backend.fit_like(&self.data, &model, &progress).await
+            })?,
+        };
         let found = model.compare(&newer)?;
         terminal::print(&format!(
             "distance {:.4} of {} rows from {} rows of the model, p {:.4}\n{}",

@@ -24,9 +24,10 @@ const EXAMPLES: &str = "Examples:
 /// can be merged with others. A ridge head on the features is fitted in closed form;
 /// cross-validation chooses its penalty and estimates what more features would gain.
 ///
-/// The table is read three times: for the contents of its columns, for their moments, and for the
-/// sums of the features. A logistic head needs a few more passes. Family, kernel and bandwidth are
-/// chosen on a sample.
+/// The table is read twice: for the contents and moments of its columns, and for the sums of the
+/// features. It is read once more if it has texts, missing values or numbers that are ranked, and a
+/// few more times for a logistic head. Labels take a reading of the target alone. Family, kernel and
+/// bandwidth are chosen on a sample.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

@@ -14,6 +14,7 @@ pub(super) mod update;
 use crate::failure::Failure;
 use favor_tables::{Progress, Source, Stage};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -39,6 +40,13 @@ impl Data {
             Some(query) => Source::Sql(query.clone()),
             None => Source::Files(self.data.clone()),
         }
+    }
+
+    /// The file of a model, if that is what was given in place of a table.
+    fn model(&self) -> Option<&Path> {
+        let [path] = &self.data[..] else { return None };
+        let file = Path::new(path);
+        (file.is_file() && !Source::is_table(path)).then_some(file)
     }
 }
 

@@ -1,53 +1,59 @@
 //! The gradients of features.
 
 use super::{Design, Numbers};
-use crate::learn::importance::{pulls, transposed_apply};
+use crate::learn::importance::pulls;
 use crate::linalg::{product, product_transposed, transposed_product};
 use crate::map::RowTerm;
 use crate::{Matrix, Side};
 
 impl Design {
-    /// The gradients of `Σ_m c_m φ_m` of the first features at scaled rows, by the scaled coordinates.
-    pub(crate) fn feature_gradients(&self, scaled: &Matrix<f64>, c: &[f64]) -> Matrix<f64> {
+    /// For each column `c` of coefficients the gradients of `Σ_m c_m φ_m` of the first features at scaled
+    /// rows, by the scaled coordinates.
+    pub(crate) fn feature_gradients(
+        &self,
+        scaled: &Matrix<f64>,
+        coefficients: &Matrix<f64>,
+    ) -> Vec<Matrix<f64>> {
+        let targets = 0..coefficients.columns();
+        let coefficient =
+            |m: usize, t: usize| if m < coefficients.rows() { coefficients[(m, t)] } else { 0.0 };
         match &self.record.numbers {
             Numbers::Waves { frequencies, phases } => {
                 let factor = (2.0 / phases.len() as f64).sqrt();
-                let mut angles = product_transposed(scaled, frequencies);
-                for i in 0..angles.rows() {
-                    for (m, v) in angles.row_mut(i).iter_mut().enumerate() {
-                        let c = c.get(m).copied().unwrap_or(0.0);
-                        *v = -factor * c * (*v + phases[m]).sin();
-                    }
+                let mut slopes = product_transposed(scaled, frequencies);
+                for i in 0..slopes.rows() {
+                    let row = slopes.row_mut(i).iter_mut().zip(phases);
+                    row.for_each(|(v, phase)| *v = -factor * (*v + phase).sin());
                 }
-                product(&angles, frequencies)
+                let one =
+                    |t: usize| product(&weighted(&slopes, |m| coefficient(m, t)), frequencies);
+                targets.map(one).collect()
             }
             Numbers::Landmarks { rows, whitening } => {
-                let mut padded = c.to_vec();
-                padded.resize(rows.rows(), 0.0);
-                let values = transposed_apply(whitening, &padded);
+                let padded = Matrix::from_fn(rows.rows(), coefficients.columns(), coefficient);
+                let values = transposed_product(whitening, &padded);
                 let norm = |v: &[f64]| v.iter().map(|a| a * a).sum::<f64>();
                 let norms: Vec<f64> = (0..rows.rows()).map(|j| norm(rows.row(j))).collect();
-                let mut weights = product_transposed(scaled, rows);
-                for i in 0..weights.rows() {
+                let mut slopes = product_transposed(scaled, rows);
+                for i in 0..slopes.rows() {
                     let own = norm(scaled.row(i));
-                    for (j, v) in weights.row_mut(i).iter_mut().enumerate() {
-                        let squared = (own + norms[j] - 2.0 * *v).max(0.0);
-                        *v = -2.0 * values[j] * self.shape().slope(squared);
+                    for (v, other) in slopes.row_mut(i).iter_mut().zip(&norms) {
+                        let squared = (own + other - 2.0 * *v).max(0.0);
+                        *v = -2.0 * self.shape().slope(squared);
                     }
                 }
-                pulls(&weights, rows, scaled)
+                let one = |t: usize| pulls(&weighted(&slopes, |j| values[(j, t)]), rows, scaled);
+                targets.map(one).collect()
             }
             Numbers::Positive(map) => {
-                let tile = crate::learn::design::TileReal::tile(self, scaled, self.width());
-                let values = |tile: &super::Tile<f64>| {
-                    Matrix::from_fn(scaled.rows(), map.features(), |i, m| {
-                        c.get(m).copied().unwrap_or(0.0) * tile.get(i, self.offset() + m)
-                    })
-                };
-                let weighted = values(&tile);
-                let mut out = Matrix::zeros(scaled.rows(), self.dim());
-                for side in [Side::Query, Side::Key].map(|side| map.side(side)) {
-                    let slopes = product(&weighted, &side.weights);
+                let tile: super::Tile<f64> =
+                    crate::learn::design::TileReal::tile(self, scaled, self.width());
+                let features = Matrix::from_fn(scaled.rows(), map.features(), |i, m| {
+                    tile.get(i, self.offset() + m)
+                });
+                // The slope of each side's logarithm, without that of the projection, at every row.
+                let sides = [Side::Query, Side::Key].map(|side| map.side(side));
+                let slopes = sides.map(|side| {
                     let moved = Matrix::from_fn(scaled.rows(), self.dim(), |i, l| {
                         scaled[(i, l)] + side.shift[l]
                     });
@@ -60,16 +66,37 @@ impl Design {
                             (Matrix::zeros(moved.rows(), self.dim()), vec![0.0; self.dim()], *alpha)
                         }
                     };
-                    for i in 0..out.rows() {
-                        let sum: f64 = weighted.row(i).iter().sum();
-                        for (l, g) in out.row_mut(i).iter_mut().enumerate() {
-                            let row = -quadratic[(i, l)] - linear[l] + 2.0 * alpha * scaled[(i, l)];
-                            *g += 0.5 * (slopes[(i, l)] + sum * row);
+                    let slope = |i: usize, l: usize| {
+                        -quadratic[(i, l)] - linear[l] + 2.0 * alpha * scaled[(i, l)]
+                    };
+                    (&side.weights, Matrix::from_fn(scaled.rows(), self.dim(), slope))
+                });
+                let one = |t: usize| {
+                    let own = weighted(&features, |m| coefficient(m, t));
+                    let mut out = Matrix::zeros(scaled.rows(), self.dim());
+                    for (weights, rest) in &slopes {
+                        let projected = product(&own, weights);
+                        for i in 0..out.rows() {
+                            let sum: f64 = own.row(i).iter().sum();
+                            for (l, g) in out.row_mut(i).iter_mut().enumerate() {
+                                *g += 0.5 * (projected[(i, l)] + sum * rest[(i, l)]);
+                            }
                         }
                     }
-                }
-                out
+                    out
+                };
+                targets.map(one).collect()
             }
         }
     }
+}
+
+/// A matrix with its columns multiplied.
+fn weighted(m: &Matrix<f64>, weight: impl Fn(usize) -> f64) -> Matrix<f64> {
+    let weights: Vec<f64> = (0..m.columns()).map(weight).collect();
+    let mut out = m.clone();
+    for i in 0..out.rows() {
+        out.row_mut(i).iter_mut().zip(&weights).for_each(|(v, w)| *v *= w);
+    }
+    out
 }

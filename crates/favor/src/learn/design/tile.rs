@@ -80,7 +80,13 @@ struct Packing<R> {
 pub(super) struct Packings {
     single: OnceLock<Packing<f32>>,
     double: OnceLock<Packing<f64>>,
+    /// What rounding to `f32` does to features of landmarks.
+    error: OnceLock<f64>,
 }
+
+/// The largest error that features of landmarks may have from `f32`. The sums over n rows feel it as a penalty
+/// of at most its square times n, 0.01 for a million rows.
+const SINGLE: f64 = 1e-4;
 
 impl std::fmt::Debug for Packings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -112,7 +118,10 @@ impl TileReal for f32 {
                 let packing = design.packed.single.get_or_init(|| design.packing());
                 design.wave_tile(packing, scaled, columns)
             }
-            // Whitening enlarges what rounding leaves of the kernel.
+            Numbers::Landmarks { .. } if design.single_error() <= SINGLE => {
+                let packing = design.packed.single.get_or_init(|| design.packing());
+                design.landmark_tile(packing, scaled, columns)
+            }
             _ => f64::tile(design, scaled, columns).converted(columns),
         }
     }
@@ -137,7 +146,8 @@ impl Design {
                 }
             }
         }
-        if tile.panels.data.iter().all(|v| v.is_finite()) {
+        // Not `all`, which looks at one number after the other.
+        if tile.panels.data.iter().fold(true, |finite, v| finite & v.is_finite()) {
             return Ok(tile);
         }
         Err(Error::Overflow {
@@ -248,13 +258,13 @@ impl Design {
     }
 
     /// `L⁻¹ k(Z, x)`.
-    fn landmark_tile(
+    fn landmark_tile<R: Real>(
         &self,
-        packing: &Packing<f64>,
+        packing: &Packing<R>,
         scaled: &Matrix<f64>,
         columns: usize,
-    ) -> Tile<f64> {
-        let kernels = f64::kernels();
+    ) -> Tile<R> {
+        let kernels = R::kernels();
         let mut tile = Tile::zeros(scaled.rows(), columns);
         let Some(whitening) = &packing.whitening else { return tile };
         let values = self.landmark_values(packing, scaled);
@@ -281,6 +291,27 @@ impl Design {
         tile
     }
 
+    /// The largest error of a feature in `f32`, 0 for features of no landmarks. Whitening enlarges what
+    /// rounding leaves of the kernel, how much depends on the landmarks; at these themselves, where a distance
+    /// is 0, rounding shows most.
+    pub(crate) fn single_error(&self) -> f64 {
+        let Numbers::Landmarks { rows, .. } = &self.record.numbers else { return 0.0 };
+        *self.packed.error.get_or_init(|| {
+            let some = rows.view().slice(0, PIECE.min(rows.rows())).to_f64(1.0);
+            let width = self.width();
+            let exact = f64::tile(self, &some, width);
+            let packing = self.packed.single.get_or_init(|| self.packing());
+            let single = self.landmark_tile(packing, &some, width);
+            let error = |i: usize, c: usize| (exact.get(i, c) - single.get(i, c)).abs();
+            let places = (0..some.rows()).flat_map(|i| (0..width).map(move |c| (i, c)));
+            // What is no number is no small one.
+            places.fold(0.0, |most, (i, c)| match error(i, c) {
+                error if error.is_nan() => f64::INFINITY,
+                error => error.max(most),
+            })
+        })
+    }
+
     /// Of coefficients of the columns after the first those of the kernel with the landmarks, if there are
     /// any: `Σ β_m φ_m = Σ γ_j k(z_j, ·)` with `γ = L⁻ᵀβ`. A readout then needs no whitening.
     pub(crate) fn landmark_weights(&self, coefficients: &Matrix<f64>) -> Option<Matrix<f64>> {
@@ -301,13 +332,13 @@ impl Design {
     }
 
     /// `k(Z, x)`, row after row, each padded to whole panels.
-    fn landmark_values(&self, packing: &Packing<f64>, scaled: &Matrix<f64>) -> Aligned<f64> {
+    fn landmark_values<R: Real>(&self, packing: &Packing<R>, scaled: &Matrix<f64>) -> Aligned<R> {
         let (rows, weights) = (scaled.rows(), &packing.weights);
         let halves: Vec<f64> =
             (0..rows).map(|i| -0.5 * scaled.row(i).iter().map(|v| v * v).sum::<f64>()).collect();
-        let extended = extended::<f64>(scaled, Some(&halves));
+        let extended = extended::<R>(scaled, Some(&halves));
         let mut out = Aligned::zeros(rows * weights.width);
-        f64::kernels().gemm(
+        R::kernels().gemm(
             &Gemm { c_row: weights.width, columns: weights.width, ..shape_of(weights, rows) },
             &extended,
             &weights.data,
@@ -319,24 +350,29 @@ impl Design {
 }
 
 /// From `−½‖x−z‖²` to the kernel.
-fn apply_shape(shape: KernelShape, values: &mut [f64]) {
-    let kernels = f64::kernels();
+fn apply_shape<R: Real>(shape: KernelShape, values: &mut [R]) {
+    let kernels = R::kernels();
     let Some(degrees) = shape.degrees() else {
         // Rounding may leave a distance below zero.
-        values.iter_mut().for_each(|v| *v = v.min(0.0));
+        values.iter_mut().for_each(|v| *v = if *v < R::ZERO { *v } else { R::ZERO });
         return kernels.exp2(values, values.len());
     };
     let factor = 2.0 * degrees as f64;
-    values.iter_mut().for_each(|v| *v = -(factor * (-*v).max(0.0)).sqrt() * LOG2_E);
-    let radii: Vec<f64> = match degrees {
+    let power = |v: f64| -(factor * (-v).max(0.0)).sqrt() * LOG2_E;
+    values.iter_mut().for_each(|v| *v = R::from_f64(power(v.to_f64())));
+    let radii: Vec<R> = match degrees {
         1 => vec![],
-        _ => values.iter().map(|v| -v / LOG2_E).collect(),
+        _ => values.iter().map(|v| R::from_f64(-v.to_f64() / LOG2_E)).collect(),
     };
     kernels.exp2(values, values.len());
+    let third = R::from_f64(1.0 / 3.0);
     match degrees {
         1 => {}
-        3 => values.iter_mut().zip(&radii).for_each(|(v, r)| *v *= 1.0 + r),
-        _ => values.iter_mut().zip(&radii).for_each(|(v, r)| *v *= 1.0 + r + r * r / 3.0),
+        3 => values.iter_mut().zip(&radii).for_each(|(v, r)| *v = *v * (R::ONE + *r)),
+        _ => {
+            let pairs = values.iter_mut().zip(&radii);
+            pairs.for_each(|(v, r)| *v = *v * (R::ONE + *r + third * *r * *r));
+        }
     }
 }
 
@@ -393,5 +429,57 @@ fn clear_after<R: Real>(tile: &mut Tile<R>, width: usize) {
             let place = tile.place(i, column);
             tile.panels.data[place] = R::ZERO;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Moments;
+    use crate::draw::Stream;
+    use crate::learn::{Basis, DesignSpec};
+
+    /// What rounding does to features of landmarks, measured at these, is what it does to other rows; where
+    /// it is too much, features are computed in `f64`.
+    #[test]
+    fn landmarks_round_as_measured() {
+        let mut stream = Stream::new(5, 20);
+        let rows = Matrix::from_fn(3000, 4, |_, _| stream.normal());
+        let moments = Moments::of(rows.view()).unwrap();
+        let (mut single, mut double) = (0, 0);
+        for shape in KernelShape::ALL {
+            for bandwidth in [0.5, 2.0, 8.0, 32.0] {
+                let spec = DesignSpec::new(60).basis(Basis::Nystrom).shape(shape);
+                let design = spec.bandwidth(bandwidth).fit(&moments, rows.view()).unwrap();
+                let scaled = design.scaled(rows.view().slice(1000, 3000));
+                let exact = f64::tile(&design, &scaled, design.width());
+                let rounded = f32::tile(&design, &scaled, design.width());
+                let (mut worst, mut converted) = (0.0_f64, true);
+                for i in 0..scaled.rows() {
+                    for c in design.offset()..design.width() {
+                        let (found, wanted) = (rounded.get(i, c), exact.get(i, c));
+                        worst = worst.max((found - wanted).abs());
+                        converted &= found == f64::from(wanted as f32);
+                    }
+                }
+                let measured = design.single_error();
+                if measured > SINGLE {
+                    double += 1;
+                    assert!(converted, "{shape} {bandwidth}");
+                    continue;
+                }
+                single += 1;
+                assert!(!converted, "{shape} {bandwidth}: nothing was rounded");
+                // Distances are rounded by a share of the squared norms, which other rows may have larger.
+                let most = |m: &Matrix<f64>| {
+                    let norm = |i: usize| m.row(i).iter().map(|v| v * v).sum::<f64>();
+                    1.0 + (0..m.rows()).map(norm).fold(0.0, f64::max)
+                };
+                let landmarks = design.scaled(design.landmarks().unwrap().view());
+                let allowed = 2.0 * measured * most(&scaled) / most(&landmarks);
+                assert!(worst <= allowed, "{shape} {bandwidth}: {worst} over {allowed}");
+            }
+        }
+        assert!(single > 4 && double > 4, "{single} {double}");
     }
 }

@@ -276,22 +276,41 @@ impl GramSums {
         self.folds.iter().map(|f| 8 * f.products.len()).sum()
     }
 
-    /// The matrix of all folds but one, or of all.
-    pub(super) fn products(&self, without: Option<usize>) -> Products {
-        let size = self.width + self.outcome.width();
-        let mut sum = vec![0.0; packed_length(size)];
-        for (k, fold) in self.folds.iter().enumerate() {
-            if Some(k) != without {
-                sum.iter_mut().zip(&fold.products).for_each(|(s, p)| *s += p);
-            }
-        }
-        Products { packed: sum, width: self.width, size }
+    /// The mean squared norm of the first `size` columns after the intercept's, centred, or 1 if they are
+    /// constant.
+    pub(super) fn unit(&self, size: usize) -> f64 {
+        let sum = |place: usize| self.folds.iter().map(|f| f.products[place]).sum::<f64>();
+        let weight = sum(0).max(f64::MIN_POSITIVE);
+        let variance = |c: usize| {
+            let (square, mean) = (sum(packed_length(c) + c), sum(packed_length(c)) / weight);
+            square / weight - mean * mean
+        };
+        let unit: f64 = (1..=size).map(variance).sum();
+        if unit > 1e-14 { unit } else { 1.0 }
+    }
+
+    /// The matrix of all folds but one, or of all, with the first `size` columns after the intercept's.
+    pub(super) fn products(&self, without: Option<usize>, size: usize) -> Products {
+        let folds = self.folds.iter().enumerate().filter(|(k, _)| Some(*k) != without);
+        self.added(folds.map(|(_, fold)| fold), size)
     }
 
     /// The matrix of one fold.
-    pub(super) fn fold_products(&self, fold: usize) -> Products {
+    pub(super) fn fold_products(&self, fold: usize, size: usize) -> Products {
+        self.added(std::iter::once(&self.folds[fold]), size)
+    }
+
+    fn added<'a>(&self, folds: impl Iterator<Item = &'a Fold>, columns: usize) -> Products {
         let size = self.width + self.outcome.width();
-        Products { packed: self.folds[fold].products.clone(), width: self.width, size }
+        let mut packed = vec![0.0; packed_length(size)];
+        for fold in folds {
+            // The rows of the columns, and those of the targets.
+            for part in [0..packed_length(columns + 1), packed_length(self.width)..packed.len()] {
+                let pairs = packed[part.clone()].iter_mut().zip(&fold.products[part]);
+                pairs.for_each(|(sum, product)| *sum += product);
+            }
+        }
+        Products { packed, columns, width: self.width, size }
     }
 
     /// The sums as the bytes of a safetensors file.
@@ -348,6 +367,8 @@ fn negative_diagonal(own: &Fold, gone: &Fold) -> bool {
 /// A symmetric matrix of products, `[1, linear part, φ, targets]` on both sides.
 pub(super) struct Products {
     packed: Vec<f64>,
+    /// Columns of the design after the first that it has the products of.
+    columns: usize,
     width: usize,
     size: usize,
 }
@@ -365,7 +386,7 @@ impl Products {
     /// The means of the columns of the design without the first, and of the targets.
     pub(super) fn means(&self) -> (Vec<f64>, Vec<f64>) {
         let mean = |c: usize| self.get(c, 0) / self.weight();
-        ((1..self.width).map(mean).collect(), (self.width..self.size).map(mean).collect())
+        ((1..=self.columns).map(mean).collect(), (self.width..self.size).map(mean).collect())
     }
 
     /// The products of columns moved by `−centre`: those of the design's columns after the first, as many

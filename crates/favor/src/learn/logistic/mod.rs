@@ -131,7 +131,7 @@ impl LogisticFit {
             return Err(Error::invalid("targets", "a logistic regression needs classes"));
         };
         let size = sums.width() - 1;
-        let train = Training::new(&sums.products(None), size)?;
+        let train = Training::new(&sums.products(None, size), size)?;
         let weight = sums.weight();
         // A class that no row has gets the probability of one row among all.
         let floor = 1.0 / (weight + classes as f64);
