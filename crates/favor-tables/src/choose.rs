@@ -32,37 +32,12 @@ pub struct Candidate {
     pub learned_metric: bool,
     /// The score over the folds: R², for classes of their indicators.
     pub score: f64,
-    /// What each fold contributes to the share that is not explained.
-    #[serde(default)]
-    pub unexplained: Vec<f64>,
 }
 
 impl Candidate {
     /// Before anything is known of it.
     fn new(basis: Basis, shape: KernelShape) -> Self {
-        let (score, unexplained) = (f64::NAN, vec![]);
-        Self { basis, shape, bandwidth: 1.0, learned_metric: false, score, unexplained }
-    }
-
-    /// How its features compare in cost over many rows: waves are a product and a cosine, landmarks two
-    /// products, and positive features are summed in 64 bits.
-    fn cost(&self) -> u8 {
-        match self.basis {
-            Basis::Random(Family::Trig | Family::TrigPair) => 0,
-            Basis::Nystrom => 1,
-            Basis::Random(_) => 2,
-        }
-    }
-
-    /// Whether the score is below another by less than its standard error, which the differences of the folds
-    /// tell: the same rows make both scores, so that most of what is chance in either is in both.
-    fn is_level_with(&self, other: &Self) -> bool {
-        let pairs = self.unexplained.iter().zip(&other.unexplained);
-        let differences: Vec<f64> = pairs.map(|(own, others)| own - others).collect();
-        let folds = differences.len() as f64;
-        let sum: f64 = differences.iter().sum();
-        let squares: f64 = differences.iter().map(|d| (d - sum / folds).powi(2)).sum();
-        folds > 1.0 && sum <= (folds / (folds - 1.0) * squares).sqrt()
+        Self { basis, shape, bandwidth: 1.0, learned_metric: false, score: f64::NAN }
     }
 }
 
@@ -78,14 +53,9 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Of the best of each kind whose score is level with the highest the cheapest for many rows; of those
-    /// that cost the same the one with the highest score.
+    /// The candidate with the highest score, the first of equal ones.
     pub fn best(&self) -> Option<&Candidate> {
-        let kinds = self.kinds();
-        let first = *kinds.first()?;
-        let level = kinds.into_iter().filter(|c| *c == first || c.is_level_with(first));
-        // Of equal ones the first.
-        level.min_by_key(|c| c.cost())
+        self.kinds().first().copied()
     }
 
     /// The best of each kind of features, by score.
@@ -172,7 +142,7 @@ impl<'a> Trials<'a> {
             let (_, sums) = self.summed(&trial(&candidate))?;
             let found = sums.score()?.filter(|found| found.score.is_finite());
             Ok(found.map(|found| {
-                (candidate.score, candidate.unexplained) = (found.score, found.unexplained);
+                candidate.score = found.score;
                 candidate
             }))
         };
@@ -275,7 +245,7 @@ impl<'a> Trials<'a> {
                 tried.extend(score(between(&tried))?);
             }
             choice.candidates.extend(tried);
-            best = choice.kinds().first().map(|c| c.bandwidth);
+            best = choice.best().map(|c| c.bandwidth);
         }
         let chosen = choice.best().map(with);
         Ok((chosen.unwrap_or_else(|| spec.clone()), choice))
