@@ -61,14 +61,12 @@ impl RidgeOptions {
 }
 
 /// How well a design does with its best penalty.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FoldScore {
     /// The penalty λ.
     pub penalty: f64,
     /// The share of the targets' variance that the folds' predictions explain.
     pub score: f64,
-    /// What each fold that has rows contributes to the share that is not explained.
-    pub unexplained: Vec<f64>,
 }
 
 /// A fitted head and how it was chosen.
@@ -139,10 +137,7 @@ impl GramSums {
         tried.search(self, &sizes, self.unit(size))?;
         let best = tried.best_score(last);
         let best = tried.points.iter().find(|p| Some(p.penalty) == best);
-        Ok(best.and_then(|p| {
-            let unexplained = p.errors.as_ref()?.shares(last)?;
-            Some(FoldScore { penalty: p.penalty, score: p.score(last)?, unexplained })
-        }))
+        Ok(best.and_then(|p| Some(FoldScore { penalty: p.penalty, score: p.score(last)? })))
     }
 
     /// Fits a Gaussian process with the same features: the mean is a ridge head's, and the head knows its
