@@ -45,7 +45,9 @@ pub(crate) fn root() -> PathBuf {
 /// Cargo's target directory: this program runs from `<target>/<profile>/xtask`.
 pub(crate) fn target() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|e| format!("own path unknown: {e}"))?;
-    let target = own.parent().and_then(Path::parent);
+    // Tests of this program are one folder further down.
+    let mut folders = own.ancestors().skip(1).skip_while(|folder| folder.ends_with("deps"));
+    let target = folders.nth(1);
     target.map(Path::to_path_buf).ok_or_else(|| format!("{} is not in a target", own.display()))
 }
 

@@ -324,7 +324,7 @@ fn kernel_classification_on_a_tiny_set() {
     let wifi = ["reproduce", "uci", "--data", &data, "--out", &out_name, "--sets", "wifi"];
     refused(&favor(&wifi), &["wifi.txt", "no such file"]);
     fs::write(&file, format!("{text}1,2,3\n")).unwrap();
-    refused(&run(&["--seeds", "2"]), &["banknote.txt", "line 61 has 3 columns where 5"]);
+    refused(&run(&["--seeds", "2"]), &["banknote.txt", "line 61 has 3 columns, expected 5"]);
     assert!(!out.exists());
     fs::write(&file, &text).unwrap();
     let output = run(&["--seeds", "2"]);

@@ -147,7 +147,7 @@ fn refusals_say_what_is_wrong_and_write_nothing() {
     let path = folder.path().join("uci8/banknote.txt");
     let text = std::fs::read_to_string(&path).unwrap() + "1,2,3\n";
     std::fs::write(&path, text).unwrap();
-    refused(&tiny(), &good, &["banknote.txt", "line 161 has 3 columns where 5"]);
+    refused(&tiny(), &good, &["banknote.txt", "line 161 has 3 columns, expected 5"]);
 }
 
 #[test]
