@@ -87,9 +87,13 @@ class Calibration:
                 f"learned: mean error {100 * before:.0f} % before, {100 * after:.0f} % after"
             )
             for way, why in BETTER.items():
-                which = [head for head in self.heads if head.learned and head.learned.recommended == way]
+                which = [
+                    head for head in self.heads if head.learned and head.learned.recommended == way
+                ]
                 if which:
-                    lines.append(f"for {len(which)} of {len(learned)} heads {why}: {_places(which)}")
+                    lines.append(
+                        f"for {len(which)} of {len(learned)} heads {why}: {_places(which)}"
+                    )
         layers: dict[str, list[Head]] = {}
         for head in self.heads:
             layers.setdefault(head.layer, []).append(head)

@@ -734,5 +734,7 @@ def test_heads_that_are_better_off_otherwise_are_named():
         for n, way in enumerate(own)
     ]
     text = str(Calibration(heads, 16, "balanced", (0, 0, None), 0.3, None))
-    assert "for 3 of 6 heads an exact window alone is no worse at the same cost: a 1, 2; b 1" in text
+    assert (
+        "for 3 of 6 heads an exact window alone is no worse at the same cost: a 1, 2; b 1" in text
+    )
     assert "for 1 of 6 heads exact attention takes no longer at this length: b 0" in text

@@ -111,7 +111,9 @@ def attend(
 ) -> Tensor:
     """Chooses between the engine and plain operations."""
     if implementation not in ("auto", "rust", "torch"):
-        raise ValueError(f"implementation: {implementation!r} is not one of 'auto', 'rust', 'torch'")
+        raise ValueError(
+            f"implementation: {implementation!r} is not one of 'auto', 'rust', 'torch'"
+        )
     on_cpu = q.device.type == "cpu"
     if implementation == "rust" and not on_cpu:
         raise ValueError(
