@@ -132,7 +132,7 @@ impl<'a> Trials<'a> {
     }
 
     /// Scores candidates, several at once, by a ridge head on the features of `trial`. Those whose score cannot
-    /// be told are left out: it is no number that a file could hold.
+    /// be told are left out: a file cannot hold NaN.
     fn scored(
         &self,
         candidates: Vec<Candidate>,

@@ -304,7 +304,7 @@ impl Design {
             let single = self.landmark_tile(packing, &some, width);
             let error = |i: usize, c: usize| (exact.get(i, c) - single.get(i, c)).abs();
             let places = (0..some.rows()).flat_map(|i| (0..width).map(move |c| (i, c)));
-            // What is no number is no small one.
+            // NaN is not small.
             places.fold(0.0, |most, (i, c)| match error(i, c) {
                 error if error.is_nan() => f64::INFINITY,
                 error => error.max(most),
