@@ -175,10 +175,10 @@ impl Side {
         if !row_term {
             return logs;
         }
-        let turned = moved.matmul(self.transform.swap_dims(2, 3)).square().sum_dim(3) * 0.5;
+        let transformed = moved.matmul(self.transform.swap_dims(2, 3)).square().sum_dim(3) * 0.5;
         let linear = (x.clone() * self.linear).sum_dim(3);
         let norm = x.square().sum_dim(3) * self.alpha;
-        logs + (norm - turned - linear)
+        logs + (norm - transformed - linear)
     }
 }
 

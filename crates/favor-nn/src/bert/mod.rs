@@ -163,10 +163,10 @@ impl Bert {
         let index: Vec<i64> = places.iter().map(|p| *p as i64).collect();
         let index = Tensor::<1, Int>::from_data(TensorData::new(index, [places.len()]), &device);
         let chosen = states.reshape([texts * length, width]).select(0, index).unsqueeze::<3>();
-        let turned = encoder::activation(head.relu, head.transform.forward(chosen));
-        let turned = head.norm.forward(turned).squeeze_dim::<2>(0);
+        let transformed = encoder::activation(head.relu, head.transform.forward(chosen));
+        let transformed = head.norm.forward(transformed).squeeze_dim::<2>(0);
         let words = self.encoder.embeddings.word.weight.val();
-        Ok(turned.matmul(words.transpose()) + head.bias.val().unsqueeze::<2>())
+        Ok(transformed.matmul(words.transpose()) + head.bias.val().unsqueeze::<2>())
     }
 
     /// The scores of the classes, or the number, `[texts, labels]`.

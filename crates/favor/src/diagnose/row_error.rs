@@ -84,8 +84,8 @@ impl RowErrorModel {
         if found.values.iter().any(|v| !(v.is_finite() && *v > LEAST_EIGENVALUE)) {
             return Ok(None);
         }
-        let turned = apply(&gram, p.key_shift());
-        let pull: Vec<f64> = turned.iter().zip(p.query_shift()).map(|(a, c)| a + c).collect();
+        let transformed = apply(&gram, p.key_shift());
+        let pull: Vec<f64> = transformed.iter().zip(p.query_shift()).map(|(a, c)| a + c).collect();
         let (centre, back) = (apply(&inverse, keys.mean()), apply(&h, &pull));
         let moved: Vec<f64> = (0..d).map(|l| p.key_shift()[l] + centre[l] - back[l]).collect();
         let (from_query, from_keys) = (apply(&b1, p.query_shift()), apply(&b2, &moved));

@@ -185,9 +185,9 @@ impl Head {
             let tile = design.tile::<f64>(&design.scaled(piece), 0)?;
             let centred =
                 Matrix::from_fn(tile.rows, size, |i, c| tile.get(i, c + 1) - variance.means[c]);
-            let turned = product_transposed(&centred, &variance.factor);
+            let transformed = product_transposed(&centred, &variance.factor);
             for (i, row) in out.chunks_exact_mut(targets).enumerate() {
-                let spread: f64 = turned.row(i).iter().map(|v| v * v).sum();
+                let spread: f64 = transformed.row(i).iter().map(|v| v * v).sum();
                 for (t, value) in row.iter_mut().enumerate() {
                     let total = variance.noise[t] * (1.0 + 1.0 / variance.weight + spread);
                     *value = total.sqrt() * scale(t).abs();

@@ -54,9 +54,9 @@ mod tests {
         };
         let plain = sample(rows.view(), None, 100, 3);
         assert_eq!(plain.len(), 100);
-        let turned = Matrix::from_fn(500, 2, |i, l| rows[(499 - i, l)]);
-        let found = sample(turned.view(), None, 100, 3);
-        assert_eq!(contents(&turned, &found), contents(&rows, &plain));
+        let reversed = Matrix::from_fn(500, 2, |i, l| rows[(499 - i, l)]);
+        let found = sample(reversed.view(), None, 100, 3);
+        assert_eq!(contents(&reversed, &found), contents(&rows, &plain));
         let twice = Matrix::from_fn(1000, 2, |i, l| rows[(i / 2, l)]);
         let found = sample(twice.view(), None, 100, 3);
         assert_eq!(found.len(), 200);

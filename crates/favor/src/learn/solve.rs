@@ -204,10 +204,10 @@ impl Training {
         let z = factor.forward(&self.centred.cross);
         let error = |size: &usize| {
             let beta = factor.backward(&z, *size);
-            let turned = leading_product(&held.gram, &beta);
+            let gram_beta = leading_product(&held.gram, &beta);
             let one = |(t, square): (usize, &f64)| {
                 let sum: f64 = (0..*size)
-                    .map(|i| beta[(i, t)] * (turned[(i, t)] - 2.0 * held.cross[(i, t)]))
+                    .map(|i| beta[(i, t)] * (gram_beta[(i, t)] - 2.0 * held.cross[(i, t)]))
                     .sum();
                 let error = square + sum;
                 // A target that is constant here has a square of nothing, but for rounding.

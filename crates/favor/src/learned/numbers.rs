@@ -37,8 +37,8 @@ impl Coordinates {
             Side::Key => (parameters.key_transform(), parameters.query_transform()),
         };
         let scaled = moments.scaled(map.kernel().scale());
-        let turned = product(own, &scaled.covariance());
-        let variance = |l: usize| crate::linalg::dot(turned.row(l), own.row(l)).max(0.0);
+        let transformed = product(own, &scaled.covariance());
+        let variance = |l: usize| crate::linalg::dot(transformed.row(l), own.row(l)).max(0.0);
         let deviations: Vec<f64> = (0..own.rows()).map(|l| variance(l).sqrt()).collect();
         let mean = deviations.iter().sum::<f64>() / deviations.len() as f64;
         let least = if mean > 0.0 { LEAST_DEVIATION * mean } else { 1.0 };
@@ -78,9 +78,9 @@ impl Coordinates {
 
     fn deviation(&self, l: usize) -> f64 {
         let RowTerm::Exponential { transform, .. } = &self.start.row else { return 0.0 };
-        let (own, turned) = (transform.row(l), self.transform.row(l));
+        let (own, transformed) = (transform.row(l), self.transform.row(l));
         let largest = (0..own.len()).max_by(|&a, &b| own[a].abs().total_cmp(&own[b].abs()));
-        largest.map_or(0.0, |c| if turned[c] == 0.0 { 0.0 } else { own[c] / turned[c] })
+        largest.map_or(0.0, |c| if transformed[c] == 0.0 { 0.0 } else { own[c] / transformed[c] })
     }
 
     /// A side with these weights, constants and row term.

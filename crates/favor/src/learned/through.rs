@@ -184,7 +184,7 @@ impl<R: Real> PackedSide<R> {
             let reason = "trigonometric features have no gradient here; use a positive family";
             return Err(Error::invalid("maps", reason));
         };
-        let turned = |m: &Matrix<f64>, width: usize, factor: f64| {
+        let transposed = |m: &Matrix<f64>, width: usize, factor: f64| {
             let mut out = vec![R::ZERO; m.columns() * width];
             for i in 0..m.rows() {
                 for (l, x) in m.row(i).iter().enumerate() {
@@ -194,10 +194,10 @@ impl<R: Real> PackedSide<R> {
             out
         };
         Ok(Self {
-            weights: turned(&side.weights, features_padded, LOG2_E),
+            weights: transposed(&side.weights, features_padded, LOG2_E),
             constants: side.constants.iter().map(|c| c * LOG2_E).collect(),
             shift: side.shift.clone(),
-            transform: turned(transform, dim_padded, 1.0),
+            transform: transposed(transform, dim_padded, 1.0),
             linear: linear.clone(),
             constant: *constant,
             alpha: *alpha,
@@ -233,13 +233,19 @@ impl<R: Real> Packed<R> {
     /// The base-two row terms of shifted rows.
     fn terms(&self, side: &PackedSide<R>, moved: &[R]) -> Vec<R> {
         let (count, width) = (moved.len() / self.dim_padded, self.dim_padded);
-        let mut turned = vec![R::ZERO; count * width];
+        let mut transformed = vec![R::ZERO; count * width];
         let left = (moved, (width, 1));
         let shape = (count, width, self.dim);
-        product(self.kernels, shape, left, (&side.transform, width), (&mut turned, width, false));
-        let rows = turned.chunks(width).zip(moved.chunks(width));
-        rows.map(|(turned, moved)| {
-            let square: f64 = turned.iter().map(|t| t.to_f64().powi(2)).sum();
+        product(
+            self.kernels,
+            shape,
+            left,
+            (&side.transform, width),
+            (&mut transformed, width, false),
+        );
+        let rows = transformed.chunks(width).zip(moved.chunks(width));
+        rows.map(|(transformed, moved)| {
+            let square: f64 = transformed.iter().map(|t| t.to_f64().powi(2)).sum();
             let mut term = -0.5 * square - side.constant;
             for ((m, shift), linear) in moved.iter().zip(&side.shift).zip(&side.linear) {
                 let x = m.to_f64() - shift;

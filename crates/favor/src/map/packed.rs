@@ -4,7 +4,7 @@
 
 use super::side::{Projection, RowTerm};
 use crate::linalg::upper_triangle;
-use crate::simd::{Aligned, Real, Turn};
+use crate::simd::{Aligned, Real, Transpose};
 use crate::{FeatureMap, Kernel, Matrix};
 use std::f64::consts::LOG2_E;
 use std::sync::OnceLock;
@@ -37,11 +37,11 @@ impl<R: Real> Panels<R> {
     }
 
     /// Packs the transpose of `count` rows of `depth` numbers; zero beyond the last.
-    pub(crate) fn turn_rows(&mut self, rows: &[R], row_stride: usize, count: usize) {
+    pub(crate) fn transpose_rows(&mut self, rows: &[R], row_stride: usize, count: usize) {
         let Self { data, depth, width, panel } = self;
         let (panel, depth) = (*panel, *depth);
         for start in (0..*width).step_by(panel) {
-            let turn = Turn {
+            let transpose = Transpose {
                 rows: count.saturating_sub(start).min(panel),
                 columns: depth,
                 row_stride,
@@ -49,7 +49,7 @@ impl<R: Real> Panels<R> {
                 out_stride: panel,
             };
             let from = &rows[(start * row_stride).min(rows.len())..];
-            R::kernels().turn(&turn, from, &mut data[start * depth..][..panel * depth]);
+            R::kernels().transpose(&transpose, from, &mut data[start * depth..][..panel * depth]);
         }
     }
 

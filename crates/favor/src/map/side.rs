@@ -167,10 +167,10 @@ impl RowTerm {
                 (0..rows.rows()).map(|i| (0.5 + alpha) * norm(i)).collect()
             }
             Self::Exponential { transform, linear, constant, alpha } => {
-                let turned = product_transposed(moved, transform);
+                let transformed = product_transposed(moved, transform);
                 (0..rows.rows())
                     .map(|i| {
-                        let quadratic = dot(turned.row(i), turned.row(i));
+                        let quadratic = dot(transformed.row(i), transformed.row(i));
                         -0.5 * quadratic - dot(rows.row(i), linear) - constant + alpha * norm(i)
                     })
                     .collect()

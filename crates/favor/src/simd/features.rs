@@ -334,7 +334,7 @@ pub(super) unsafe fn log_gradient<V: Lanes>(
 pub(super) struct Slopes<R> {
     pub(super) a: *const R,
     pub(super) b: *const R,
-    pub(super) turned: *const R,
+    pub(super) transformed: *const R,
     /// The stride from one `t` to the next.
     pub(super) stride: usize,
 }
@@ -360,8 +360,8 @@ pub(super) unsafe fn add_slopes<V: Lanes>(
                 let at = i * tile.stride + l;
                 let (a, v) = (V::load(slopes.a.add(l)), V::load(v.add(at)));
                 let mut slope = a.add(a).mul_add(v, V::load(slopes.b.add(l)));
-                if !slopes.turned.is_null() {
-                    slope = slope.sub(V::load(slopes.turned.add(i * slopes.stride + l)));
+                if !slopes.transformed.is_null() {
+                    slope = slope.sub(V::load(slopes.transformed.add(i * slopes.stride + l)));
                 }
                 factor.mul_add(slope, V::load(out.add(at))).store(out.add(at));
             }

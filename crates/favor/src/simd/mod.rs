@@ -19,7 +19,7 @@ mod portable;
 mod prefetch;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod transpose;
 mod upper;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -31,7 +31,7 @@ pub(crate) use gemm::{Gather, Gemm, GemmTransposed};
 pub(crate) use lanes::Constants;
 pub(crate) use pairs::{PairGradientRows, PairRows};
 pub(crate) use prefetch::Prefetch;
-pub(crate) use turn::Turn;
+pub(crate) use transpose::Transpose;
 pub(crate) use upper::clear_upper_halves;
 
 type GatherKernel<R> = unsafe fn(&Gather, (&[usize], &[usize]), *const R, *const R, *mut R);
@@ -55,8 +55,8 @@ pub(crate) struct Kernels<R: 'static> {
     largest_columns: unsafe fn(Layout, *const R, *const R, *mut R, (*mut usize, usize)),
     columns_over: unsafe fn(Layout, *const R, *const R, *const R, *mut u32),
     inner: unsafe fn(&GemmTransposed, *const R, *const R, *mut R),
-    turn: unsafe fn(&Turn, *const R, *mut R),
-    narrow_turn: unsafe fn(&Turn, *const R, *mut R),
+    transpose: unsafe fn(&Transpose, *const R, *mut R),
+    narrow_transpose: unsafe fn(&Transpose, *const R, *mut R),
     row_terms: unsafe fn(Layout, *const R, *const R, *const R, *mut R),
     raise_exponents: unsafe fn(Layout, *const R, *const R, *const R, *mut R, *mut R) -> bool,
     key_features: unsafe fn(Layout, *mut R, *const R, *const R, *const R, *mut R),
@@ -147,14 +147,14 @@ macro_rules! level {
                 unsafe { super::gemm::inner::<$vector>(s, a, b, c) }
             }
             $(#[$feature])?
-            unsafe fn turn(s: &Turn, x: *const $real, out: *mut $real) {
+            unsafe fn transpose(s: &Transpose, x: *const $real, out: *mut $real) {
                 // SAFETY: passed on from the caller.
-                unsafe { super::turn::turn::<$vector>(s, x, out) }
+                unsafe { super::transpose::transpose::<$vector>(s, x, out) }
             }
             $(#[$feature])?
-            unsafe fn narrow_turn(s: &Turn, x: *const $real, out: *mut $real) {
+            unsafe fn narrow_transpose(s: &Transpose, x: *const $real, out: *mut $real) {
                 // SAFETY: passed on from the caller.
-                unsafe { super::turn::turn::<$narrow>(s, x, out) }
+                unsafe { super::transpose::transpose::<$narrow>(s, x, out) }
             }
             $(#[$feature])?
             unsafe fn row_terms(
@@ -322,8 +322,8 @@ macro_rules! level {
                 largest_columns,
                 columns_over,
                 inner,
-                turn,
-                narrow_turn,
+                transpose,
+                narrow_transpose,
                 row_terms,
                 raise_exponents,
                 key_features,
@@ -515,7 +515,7 @@ impl<R: Real> Kernels<R> {
     }
 
     /// `out_lj = x_jl`, with rows of whole vectors or of a single shorter one, padded with zeros.
-    pub(crate) fn turn(&self, s: &Turn, x: &[R], out: &mut [R]) {
+    pub(crate) fn transpose(&self, s: &Transpose, x: &[R], out: &mut [R]) {
         if s.columns == 0 || s.width == 0 {
             return;
         }
@@ -524,9 +524,9 @@ impl<R: Real> Kernels<R> {
         assert!(s.width >= s.rows && s.out_stride >= s.width);
         assert!(s.rows == 0 || x.len() >= span(&[(s.rows, s.row_stride)], s.columns));
         assert!(out.len() >= span(&[(s.columns, s.out_stride)], s.width));
-        let turn = if narrow { self.narrow_turn } else { self.turn };
+        let transpose = if narrow { self.narrow_transpose } else { self.transpose };
         // SAFETY: the level was detected, and every address was checked above.
-        unsafe { turn(s, x.as_ptr(), out.as_mut_ptr()) }
+        unsafe { transpose(s, x.as_ptr(), out.as_mut_ptr()) }
     }
 
     /// Adds `Σ_l (a_l v_il + b_l) v_il` to `out_i`.
@@ -662,14 +662,14 @@ impl<R: Real> Kernels<R> {
         v: &[R],
         factors: &[R],
         (a, b): (&[R], &[R]),
-        turned: Option<(&[R], usize)>,
+        transformed: Option<(&[R], usize)>,
     ) {
         self.check(tile, out.len().min(v.len()), &[a.len(), b.len()], &[factors.len()]);
-        if let Some((numbers, stride)) = turned {
+        if let Some((numbers, stride)) = transformed {
             self.check(Layout { stride, ..tile }, numbers.len(), &[], &[]);
         }
-        let (numbers, stride) = turned.map_or((std::ptr::null(), 0), |(t, s)| (t.as_ptr(), s));
-        let slopes = Slopes { a: a.as_ptr(), b: b.as_ptr(), turned: numbers, stride };
+        let (numbers, stride) = transformed.map_or((std::ptr::null(), 0), |(t, s)| (t.as_ptr(), s));
+        let slopes = Slopes { a: a.as_ptr(), b: b.as_ptr(), transformed: numbers, stride };
         let (out, v, factors) = (out.as_mut_ptr(), v.as_ptr(), factors.as_ptr());
         // SAFETY: the level was detected, and the slices were checked.
         unsafe { (self.add_slopes)(tile, out, v, factors, &slopes) }

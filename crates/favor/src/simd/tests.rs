@@ -4,7 +4,8 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::{
-    Gather, Gemm, GemmTransposed, Kernels, Layout, PairGradientRows, PairRows, Prefetch, Real, Turn,
+    Gather, Gemm, GemmTransposed, Kernels, Layout, PairGradientRows, PairRows, Prefetch, Real,
+    Transpose,
 };
 use crate::draw::Stream;
 use rayon::prelude::*;
@@ -119,8 +120,8 @@ fn products_follow_the_definition() {
             let columns = if vectors == 0 { kernels.narrow } else { kernels.lanes * vectors };
             let depth = stream.index(20);
             let accumulate = stream.index(2) == 0;
-            let turned = stream.index(2) == 0;
-            let a_stride = if turned { (1, rows + 3) } else { (depth + 2, 1) };
+            let transposed = stream.index(2) == 0;
+            let a_stride = if transposed { (1, rows + 3) } else { (depth + 2, 1) };
             let a = matrix(&mut stream, (rows + 3) * (depth + 2) + 64);
             let b = matrix(&mut stream, (depth + 1) * columns);
             let c = matrix(&mut stream, rows * (columns + 1));
@@ -295,9 +296,9 @@ fn pairs_follow_their_definition() {
     f64::all_kernels().into_iter().for_each(|k| check(k, 1e-12));
 }
 
-/// Every number of a turned matrix is where it belongs, and nothing between its rows is touched.
+/// Every number of a transposed matrix is where it belongs, and nothing between its rows is touched.
 #[test]
-fn turning_moves_every_number_to_its_place() {
+fn transposing_moves_every_number_to_its_place() {
     fn check<R: Real>(kernels: &Kernels<R>) {
         let mut stream = Stream::new(4, 4);
         for _ in 0..if cfg!(miri) { 20 } else { 200 } {
@@ -308,7 +309,11 @@ fn turning_moves_every_number_to_its_place() {
             let x: Vec<R> = (0..rows * row_stride).map(|n| R::from_f64(1.0 + n as f64)).collect();
             let untouched = R::from_f64(-1.0);
             let mut out = vec![untouched; columns * out_stride];
-            kernels.turn(&Turn { rows, columns, row_stride, width, out_stride }, &x, &mut out);
+            kernels.transpose(
+                &Transpose { rows, columns, row_stride, width, out_stride },
+                &x,
+                &mut out,
+            );
             for l in 0..columns {
                 for j in 0..out_stride {
                     let expected = match j {
@@ -420,15 +425,15 @@ fn slopes_follow_the_definition() {
         let stride = columns + kernels.lanes;
         let mut draw = |n: usize| matrix(&mut stream, n);
         let (start, v, factors) = (draw(rows * columns), draw(rows * columns), draw(rows));
-        let (a, b, turned) = (draw(columns), draw(columns), draw(rows * stride));
+        let (a, b, transformed) = (draw(columns), draw(columns), draw(rows * stride));
         for with in [false, true] {
             let mut out = start.clone();
-            let other = with.then_some((&turned[..], stride));
+            let other = with.then_some((&transformed[..], stride));
             kernels.add_slopes(tile, &mut out, &v, &factors, (&a, &b), other);
             for (i, factor) in factors.iter().enumerate() {
                 for l in 0..columns {
                     let at = i * columns + l;
-                    let other = if with { turned[i * stride + l] } else { 0.0 };
+                    let other = if with { transformed[i * stride + l] } else { 0.0 };
                     let expected = start[at] + factor * (2.0 * a[l] * v[at] + b[l] - other);
                     assert!((out[at] - expected).abs() < 1e-13, "{}", kernels.name);
                 }

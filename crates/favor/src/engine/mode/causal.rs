@@ -14,7 +14,7 @@ use crate::engine::tensor::Strided;
 use crate::engine::tile::Sums;
 use crate::engine::tile::{Product, Scratch, Triangle, add_outer};
 use crate::map::PackedMap;
-use crate::simd::{Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real, Turn};
+use crate::simd::{Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real, Transpose};
 use rayon::prelude::*;
 
 /// Tokens of a tile.
@@ -109,7 +109,7 @@ pub(crate) struct WalkMemory<R: Real> {
     /// Products of the features of the tile's queries and keys, zero above the diagonal.
     weights: Vec<R>,
     /// The features of the tile's keys, one column per key.
-    turned: Vec<R>,
+    transposed: Vec<R>,
     /// One number per row.
     sums_of_rows: Vec<R>,
     /// Exponents as the tile's first query sees them, and as its last.
@@ -127,7 +127,7 @@ impl<R: Real> WalkMemory<R> {
             keys: Scratch::new(&map.key, columns, rows),
             queries: Scratch::new(&map.query, columns, rows),
             weights: vec![],
-            turned: vec![],
+            transposed: vec![],
             sums_of_rows: vec![],
             first: vec![R::ZERO; width],
             last: vec![R::ZERO; width],
@@ -292,7 +292,14 @@ impl<'m, R: Real> Walk<'m, R> {
     ) -> Result<Loaded<'w, R>> {
         let Self { map, sums, memory, keeps_projections } = self;
         let WalkMemory {
-            keys, queries, weights, turned, sums_of_rows, totals, projections, ..
+            keys,
+            queries,
+            weights,
+            transposed,
+            sums_of_rows,
+            totals,
+            projections,
+            ..
         } = memory;
         let (start, count) = (rows[0], key_rows.len());
         let kernels = keys.kernels;
@@ -340,7 +347,7 @@ impl<'m, R: Real> Walk<'m, R> {
                 depth: map.key.features,
             };
             let seen = |i: usize| key_rows.partition_point(|&j| j <= start + i);
-            pairs.run(seen, turned, (weights, weight_stride));
+            pairs.run(seen, transposed, (weights, weight_stride));
             for (i, row) in weights.chunks_mut(weight_stride.max(1)).enumerate() {
                 row[seen(i)..].fill(R::ZERO);
             }
@@ -407,16 +414,16 @@ impl<R: Real> Loaded<'_, R> {
 }
 
 impl<R: Real> PairProduct<'_, R> {
-    /// Writes rows of whole vectors to `out`, right in the first `seen(i)` columns of row `i`. `turned` is
+    /// Writes rows of whole vectors to `out`, right in the first `seen(i)` columns of row `i`. `transposed` is
     /// memory for the right side with one column per row.
     pub(crate) fn run(
         self,
         seen: impl Fn(usize) -> usize,
-        turned: &mut Vec<R>,
+        transposed: &mut Vec<R>,
         (out, out_stride): (&mut [R], usize),
     ) {
         let Self { kernels, left, rows, right, columns, depth } = self;
-        // One or two rows are no product: turning the other side would take longer than they do.
+        // One or two rows are no product: transposing the other side would take longer than they do.
         if rows <= 2 {
             let inner = GemmTransposed {
                 rows,
@@ -428,15 +435,15 @@ impl<R: Real> PairProduct<'_, R> {
             };
             return kernels.inner(&inner, left.0, right.0, out);
         }
-        turned.resize(depth * out_stride, R::ZERO);
-        let turn = Turn {
+        transposed.resize(depth * out_stride, R::ZERO);
+        let transpose = Transpose {
             rows: columns,
             columns: depth,
             row_stride: right.1,
             width: out_stride,
             out_stride,
         };
-        kernels.turn(&turn, right.0, turned);
+        kernels.transpose(&transpose, right.0, transposed);
         for first in (0..rows).step_by(STRIP) {
             let strip = STRIP.min(rows - first);
             let shape = Gemm {
@@ -451,7 +458,12 @@ impl<R: Real> PairProduct<'_, R> {
                 in_parts: false,
                 prefetch: Prefetch::default(),
             };
-            kernels.gemm(&shape, &left.0[first * left.1..], turned, &mut out[first * out_stride..]);
+            kernels.gemm(
+                &shape,
+                &left.0[first * left.1..],
+                transposed,
+                &mut out[first * out_stride..],
+            );
         }
     }
 }

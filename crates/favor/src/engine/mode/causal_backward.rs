@@ -51,12 +51,12 @@ pub(crate) fn backward_causal<T: Scalar>(
 pub(super) struct PairGradients<R> {
     /// Laid out as the weights of the tile are.
     pub(super) weights: Vec<R>,
-    turned: Vec<R>,
+    transposed: Vec<R>,
 }
 
 impl<R: Real> PairGradients<R> {
     pub(super) fn new() -> Self {
-        Self { weights: vec![], turned: vec![] }
+        Self { weights: vec![], transposed: vec![] }
     }
 
     pub(super) fn load(&mut self, loaded: &Loaded<'_, R>, outputs: &OutputGradients<R>) {
@@ -71,7 +71,7 @@ impl<R: Real> PairGradients<R> {
             depth: outputs.width,
         };
         let seen = |i: usize| loaded.key_rows.partition_point(|&j| j <= loaded.start + i);
-        pairs.run(seen, &mut self.turned, (&mut self.weights, stride));
+        pairs.run(seen, &mut self.transposed, (&mut self.weights, stride));
         for (i, row) in self.weights.chunks_mut(stride.max(1)).enumerate() {
             let delta = outputs.delta[i];
             row[..seen(i)].iter_mut().for_each(|w| *w = *w + delta);
@@ -98,7 +98,7 @@ fn query_gradients<T: Scalar>(
         let rows: Vec<usize> = (start..end).collect();
         outputs.load(head.out, head.grad, &rows, &loaded.queries.terms)?;
         let tile = loaded.queries.tile(side, rows.len());
-        panels.turn_rows(&loaded.sums.values, loaded.sums.width, side.features);
+        panels.transpose_rows(&loaded.sums.values, loaded.sums.width, side.features);
         gradient.through_sums(&panels, tile, &outputs.g, outputs.width);
         pairs.load(&loaded, &outputs);
         loaded.with_seen(&pairs.weights, |pairs| {
@@ -161,7 +161,7 @@ pub(super) fn key_gradients<T: Scalar>(
             });
             write_rows(&values, outputs.width, loaded.key_rows, 0, columns, out_v);
             // Keys, likewise.
-            panels.turn_rows(&through.values, through.width, side.features);
+            panels.transpose_rows(&through.values, through.width, side.features);
             gradient.through_sums(&panels, tile, &loaded.keys.values, loaded.keys.value_width);
             pairs.load(&loaded, &outputs);
             loaded.with_seeing(&pairs.weights, |pairs| {

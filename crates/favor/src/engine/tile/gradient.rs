@@ -57,7 +57,7 @@ impl<R: Real> SumGradients<R> {
 /// A matrix with one row per feature, packed for products over its columns; zero beyond the features.
 pub(crate) fn feature_panels<R: Real>(values: &[R], width: usize, features: usize) -> Panels<R> {
     let mut panels = Panels::zeros(features, width);
-    panels.turn_rows(values, width, features);
+    panels.transpose_rows(values, width, features);
     panels
 }
 
@@ -122,18 +122,18 @@ pub(crate) struct GradientTile<R: Real> {
     pub(crate) row_sums: Vec<R>,
     /// The gradient of the vectors, `dim_padded` numbers per row.
     pub(crate) vectors: Aligned<R>,
-    turned: Aligned<R>,
+    transformed: Aligned<R>,
 }
 
 impl<R: Real> GradientTile<R> {
     pub(crate) fn new(side: &PackedSide<R>, scratch: &Scratch<R>) -> Self {
-        let turned = side.dense.as_ref().map_or(0, |d| scratch.capacity * d.gram.width);
+        let transformed = side.dense.as_ref().map_or(0, |d| scratch.capacity * d.gram.width);
         Self {
             kernels: scratch.kernels,
             logs: Aligned::zeros(scratch.features.len()),
             row_sums: vec![R::ZERO; scratch.capacity],
             vectors: Aligned::zeros(scratch.capacity * side.dim_padded),
-            turned: Aligned::zeros(turned),
+            transformed: Aligned::zeros(transformed),
         }
     }
 
@@ -225,20 +225,21 @@ impl<R: Real> GradientTile<R> {
         rows: usize,
     ) {
         let width = side.dim_padded;
-        let turned_width = side.dense.as_ref().map_or(0, |d| d.gram.width);
+        let transformed_width = side.dense.as_ref().map_or(0, |d| d.gram.width);
         if let Some(dense) = &side.dense {
-            let out = (&mut self.turned[..], turned_width);
+            let out = (&mut self.transformed[..], transformed_width);
             Product::new(self.kernels, (&scratch.vectors, width), rows)
                 .all_panels(&dense.gram, out);
         }
         // The row term's slope is to the base two. Columns beyond the dimension are not looked at.
         let ln_2 = R::from_f64(std::f64::consts::LN_2);
         self.row_sums[..rows].iter_mut().for_each(|sum| *sum = *sum * ln_2);
-        let turned = (turned_width > 0).then_some((&self.turned[..], turned_width));
+        let transformed =
+            (transformed_width > 0).then_some((&self.transformed[..], transformed_width));
         let tile = Layout { rows, columns: width, stride: width };
         let (vectors, v) = (&mut self.vectors, &scratch.vectors);
         let slope = (&side.row_a[..], &side.row_b[..]);
-        self.kernels.add_slopes(tile, vectors, v, &self.row_sums, slope, turned);
+        self.kernels.add_slopes(tile, vectors, v, &self.row_sums, slope, transformed);
     }
 }
 

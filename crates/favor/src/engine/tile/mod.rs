@@ -46,7 +46,7 @@ pub(crate) struct Scratch<R: Real> {
     /// One number per feature.
     pub(crate) shrink: Vec<R>,
     /// `Tv`, for dense row terms.
-    turned: Aligned<R>,
+    transformed: Aligned<R>,
     /// What is used after the projection, and after the product with the features: fetched during
     /// them, because a long sequence comes from memory that is slower than they are.
     pub(crate) prefetch_during_projection: Prefetch,
@@ -70,7 +70,7 @@ impl<R: Real> Scratch<R> {
         let kernels = R::kernels();
         let stride = side.weights.width + kernels.lanes;
         let value_width = value_columns.next_multiple_of(kernels.lanes);
-        let turned = side.dense.as_ref().map_or(0, |d| capacity * d.triangle.width);
+        let transformed = side.dense.as_ref().map_or(0, |d| capacity * d.triangle.width);
         Self {
             kernels,
             capacity,
@@ -82,7 +82,7 @@ impl<R: Real> Scratch<R> {
             terms: vec![R::ZERO; capacity],
             row_exponents: vec![R::ZERO; capacity],
             shrink: vec![R::ZERO; side.weights.width],
-            turned: Aligned::zeros(turned),
+            transformed: Aligned::zeros(transformed),
             prefetch_during_projection: Prefetch::default(),
             prefetch_during_product: Prefetch::default(),
         }
@@ -91,12 +91,12 @@ impl<R: Real> Scratch<R> {
     /// Whether it is what `new` would make.
     pub(crate) fn fits(&self, side: &PackedSide<R>, value_columns: usize, rows: usize) -> bool {
         let lanes = self.kernels.lanes;
-        let turned = side.dense.as_ref().map_or(0, |d| self.capacity * d.triangle.width);
+        let transformed = side.dense.as_ref().map_or(0, |d| self.capacity * d.triangle.width);
         self.capacity == tile_rows(side.weights.width).min(rows.max(1))
             && self.stride == side.weights.width + lanes
             && self.vectors.len() == self.capacity * side.dim_padded
             && self.value_width == value_columns.next_multiple_of(lanes)
-            && self.turned.len() == turned
+            && self.transformed.len() == transformed
     }
 
     pub(crate) fn tile(&self, side: &PackedSide<R>, rows: usize) -> Layout {
@@ -166,17 +166,17 @@ impl<R: Real> Scratch<R> {
         self.terms[..rows].fill(side.row_constant);
         self.kernels.row_terms(tile, &self.vectors, &side.row_a, &side.row_b, &mut self.terms);
         if let Some(dense) = &side.dense {
-            let turned_width = dense.triangle.width;
+            let transformed_width = dense.triangle.width;
             Product::new(self.kernels, (&self.vectors, width), rows)
-                .upper(&dense.triangle, (&mut self.turned, turned_width));
+                .upper(&dense.triangle, (&mut self.transformed, transformed_width));
             // Columns beyond the dimension are copies: they are left out of the norm.
             let columns = side.dim_padded;
             let minus_half = R::from_f64(-0.5);
             let mut a = vec![R::ZERO; columns];
             a[..side.dim].fill(minus_half);
             let zero = vec![R::ZERO; columns];
-            let tile = Layout { rows, columns, stride: turned_width };
-            self.kernels.row_terms(tile, &self.turned, &a, &zero, &mut self.terms);
+            let tile = Layout { rows, columns, stride: transformed_width };
+            self.kernels.row_terms(tile, &self.transformed, &a, &zero, &mut self.terms);
         }
     }
 

@@ -218,9 +218,9 @@ impl LogisticFit {
         }
         let gained = self.at.loss - new.loss;
         let moved = difference(&new.numbers, &self.at.numbers);
-        let turned = difference(&new.gradient, &self.at.gradient);
-        if inner(&moved, &turned) > 0.0 {
-            self.memory.push((moved, turned));
+        let gradient_change = difference(&new.gradient, &self.at.gradient);
+        if inner(&moved, &gradient_change) > 0.0 {
+            self.memory.push((moved, gradient_change));
             if self.memory.len() > MEMORY {
                 self.memory.remove(0);
             }

@@ -279,7 +279,7 @@ impl<T: Scalar> Listener<T::Real> for BackwardWalk<'_, '_, T> {
         let indices: Vec<usize> = (start..end).collect();
         let denominators = way.load(&self.head, &indices, rows)?;
         let tile = loaded.queries.tile(side, rows.rows);
-        self.panels.turn_rows(&loaded.sums.values, loaded.sums.width, side.features);
+        self.panels.transpose_rows(&loaded.sums.values, loaded.sums.width, side.features);
         way.tile.through_sums(&self.panels, tile, &way.of_features.g, way.of_features.width);
         self.pairs.load(&loaded, &way.of_features);
         loaded.with_seen(&self.pairs.weights, |pairs| {

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{Scratch, squared_norm};
 use crate::map::{Cached, PackedSide};
-use crate::simd::{Constants, Kernels, Real, Turn};
+use crate::simd::{Constants, Kernels, Real, Transpose};
 
 /// Keys, one row each. Features are relative to exponents; they follow when these change.
 #[derive(Debug, Clone)]
@@ -23,12 +23,12 @@ pub(crate) struct Block<R> {
     pub(super) features: Vec<R>,
     /// What the features are relative to.
     exponents: Vec<R>,
-    turned: Turned<R>,
+    transposed: Transposed<R>,
 }
 
 /// Keys, features and values with one column per key; `width` columns, zero where there is no key.
 #[derive(Debug)]
-pub(super) struct Turned<R> {
+pub(super) struct Transposed<R> {
     pub(super) keys: Vec<R>,
     pub(super) features: Vec<R>,
     pub(super) values: Vec<R>,
@@ -47,12 +47,12 @@ pub(super) struct View<'a, R> {
     pub(super) values: &'a [R],
     pub(super) constants: &'a [R],
     pub(super) features: &'a [R],
-    pub(super) turned: Option<TurnedView<'a, R>>,
+    pub(super) transposed: Option<TransposedView<'a, R>>,
 }
 
 /// The same with one column per key; values are there for gradients alone.
 #[derive(Clone, Copy)]
-pub(super) struct TurnedView<'a, R> {
+pub(super) struct TransposedView<'a, R> {
     pub(super) keys: &'a [R],
     pub(super) features: &'a [R],
     pub(super) values: &'a [R],
@@ -64,20 +64,20 @@ impl<'a, R: Real> View<'a, R> {
         self.positions.len()
     }
 
-    /// The turned form, if it has room for the columns from `start` on.
-    pub(super) fn turned(&self, start: usize) -> Option<TurnedView<'a, R>> {
+    /// The transposed form, if it has room for the columns from `start` on.
+    pub(super) fn transposed(&self, start: usize) -> Option<TransposedView<'a, R>> {
         let lanes = R::kernels().lanes;
         let with_room = self.len().next_multiple_of(lanes) + lanes;
-        self.turned.filter(|turned| start == 0 || turned.width >= with_room)
+        self.transposed.filter(|transposed| start == 0 || transposed.width >= with_room)
     }
 }
 
-impl<R> Turned<R> {
+impl<R> Transposed<R> {
     const NOTHING: Self =
         Self { keys: vec![], features: vec![], values: vec![], width: 0, has_values: false };
 }
 
-impl<R> Clone for Turned<R> {
+impl<R> Clone for Transposed<R> {
     /// Out of date: it is made again where it is needed.
     fn clone(&self) -> Self {
         Self::NOTHING
@@ -94,7 +94,7 @@ impl<R: Real> Block<R> {
             constants: vec![],
             features: vec![],
             exponents: vec![],
-            turned: Turned::NOTHING,
+            transposed: Transposed::NOTHING,
         }
     }
 
@@ -105,8 +105,10 @@ impl<R: Real> Block<R> {
     pub(super) fn size_in_bytes(&self) -> usize {
         let numbers = self.keys.len() + self.values.len() + self.constants.len();
         let numbers = numbers + self.features.len() + self.exponents.len();
-        let turned = self.turned.keys.len() + self.turned.features.len() + self.turned.values.len();
-        (numbers + turned) * size_of::<R>() + self.positions.len() * size_of::<usize>()
+        let transposed = self.transposed.keys.len()
+            + self.transposed.features.len()
+            + self.transposed.values.len();
+        (numbers + transposed) * size_of::<R>() + self.positions.len() * size_of::<usize>()
     }
 
     /// Removes all but the rows `start..end`.
@@ -124,7 +126,7 @@ impl<R: Real> Block<R> {
         cut(&mut self.values, value_width, start, end);
         cut(&mut self.constants, 1, start, end);
         cut(&mut self.features, width, start, end);
-        self.turned.width = 0;
+        self.transposed.width = 0;
     }
 
     /// Adds a row of another block before row `at`. The features of both are relative to the same.
@@ -142,7 +144,7 @@ impl<R: Real> Block<R> {
         put(&mut self.values, &from.values, value_width, at, row);
         put(&mut self.constants, &from.constants, 1, at, row);
         put(&mut self.features, &from.features, width, at, row);
-        self.turned.width = 0;
+        self.transposed.width = 0;
     }
 
     /// Makes the features relative to these exponents.
@@ -160,8 +162,13 @@ impl<R: Real> Block<R> {
         for row in self.features.chunks_mut(width) {
             row.iter_mut().zip(&factors).for_each(|(x, factor)| *x = *x * *factor);
         }
-        if self.turned.width > 0 {
-            let rows = self.turned.features.chunks_mut(self.turned.width).zip(&factors).take(count);
+        if self.transposed.width > 0 {
+            let rows = self
+                .transposed
+                .features
+                .chunks_mut(self.transposed.width)
+                .zip(&factors)
+                .take(count);
             for (row, factor) in rows.filter(|(_, factor)| **factor != R::ONE) {
                 row.iter_mut().for_each(|x| *x = *x * *factor);
             }
@@ -172,30 +179,30 @@ impl<R: Real> Block<R> {
 
     /// Frees what only products with many queries need.
     pub(super) fn release(&mut self) {
-        self.turned = Turned::NOTHING;
+        self.transposed = Transposed::NOTHING;
     }
 
     /// Forgets the features.
     pub(super) fn forget_features(&mut self) {
         self.features.clear();
         self.exponents.clear();
-        self.turned.width = 0;
+        self.transposed.width = 0;
     }
 
     /// The block with one column per key, for products with many queries.
-    pub(super) fn turn(&mut self, with_values: bool) {
-        if !self.is_turned(with_values) {
+    pub(super) fn transpose(&mut self, with_values: bool) {
+        if !self.is_transposed(with_values) {
             let features = std::mem::take(&mut self.features);
             // What is no longer than a vector is met in parts by gradients alone, which have rows too.
             let in_parts = self.len() > R::kernels().lanes;
-            self.turn_features((&features, self.shape.width), with_values, in_parts);
+            self.transpose_features((&features, self.shape.width), with_values, in_parts);
             self.features = features;
         }
     }
 
     /// The same with features that are elsewhere. `in_parts`: with room for the columns of a part that
     /// begins anywhere.
-    fn turn_features(
+    fn transpose_features(
         &mut self,
         (features, stride): (&[R], usize),
         with_values: bool,
@@ -204,28 +211,28 @@ impl<R: Real> Block<R> {
         let &Kernels { lanes, narrow, .. } = R::kernels();
         let Shape { dim, dim_padded, features: depth, columns, value_width, .. } = self.shape;
         let count = self.len();
-        let turned_width = match count {
+        let transposed_width = match count {
             _ if in_parts => count.next_multiple_of(lanes) + lanes,
             1.. if count <= narrow => narrow,
             _ => count.next_multiple_of(lanes).max(lanes),
         };
-        let Turned { keys, features: f, values, width: w, has_values } = &mut self.turned;
-        turn(&self.keys, dim_padded, (count, dim), keys, turned_width);
-        turn(features, stride, (count, depth), f, turned_width);
+        let Transposed { keys, features: f, values, width: w, has_values } = &mut self.transposed;
+        transpose(&self.keys, dim_padded, (count, dim), keys, transposed_width);
+        transpose(features, stride, (count, depth), f, transposed_width);
         if with_values {
-            turn(&self.values, value_width, (count, columns), values, turned_width);
+            transpose(&self.values, value_width, (count, columns), values, transposed_width);
         }
-        (*w, *has_values) = (turned_width, with_values);
+        (*w, *has_values) = (transposed_width, with_values);
     }
 
-    pub(super) fn is_turned(&self, with_values: bool) -> bool {
-        self.turned.width > 0 && (self.turned.has_values || !with_values)
+    pub(super) fn is_transposed(&self, with_values: bool) -> bool {
+        self.transposed.width > 0 && (self.transposed.has_values || !with_values)
     }
 
     pub(super) fn view(&self) -> View<'_, R> {
-        let Turned { keys, features, values, width, has_values } = &self.turned;
+        let Transposed { keys, features, values, width, has_values } = &self.transposed;
         let values = if *has_values { &values[..] } else { &[] };
-        let turned = TurnedView { keys, features, values, width: *width };
+        let transposed = TransposedView { keys, features, values, width: *width };
         View {
             shape: self.shape,
             positions: &self.positions,
@@ -233,7 +240,7 @@ impl<R: Real> Block<R> {
             values: &self.values,
             constants: &self.constants,
             features: &self.features,
-            turned: (*width > 0).then_some(turned),
+            transposed: (*width > 0).then_some(transposed),
         }
     }
 }
@@ -261,7 +268,7 @@ impl<R: Cached> Block<R> {
             self.features.extend_from_slice(&row[..count]);
             self.features.resize(self.features.len() + width - count, R::ZERO);
         }
-        self.turned.width = 0;
+        self.transposed.width = 0;
     }
 
     /// Makes the features relative to these exponents, from the keys if they are not known.
@@ -306,7 +313,7 @@ impl<R: Cached> Block<R> {
 
     /// The same for one tile, ready for products with many queries; row terms of all keys are known. Rows of
     /// features are there for gradients alone.
-    pub(super) fn load_turned<T: Scalar<Real = R>>(
+    pub(super) fn load_transposed<T: Scalar<Real = R>>(
         &mut self,
         hybrid: &Hybrid<'_, R>,
         (k, v): (Strided<'_, T>, Strided<'_, T>),
@@ -320,10 +327,10 @@ impl<R: Cached> Block<R> {
         if for_gradients {
             let features = (&scratch.features[..], scratch.stride);
             self.append(hybrid, (k, v), rows, 0, features, exponents);
-            self.turn(true);
+            self.transpose(true);
         } else {
             self.append_rows(hybrid, (k, v), rows, 0);
-            self.turn_features((&scratch.features, scratch.stride), false, true);
+            self.transpose_features((&scratch.features, scratch.stride), false, true);
         }
         Ok(())
     }
@@ -383,7 +390,7 @@ fn make_features<R: Cached, T: Scalar<Real = R>>(
 }
 
 /// `out = rowsᵀ`, for the first `depth` numbers of each of the `count` rows.
-fn turn<R: Real>(
+fn transpose<R: Real>(
     rows: &[R],
     row_stride: usize,
     (count, depth): (usize, usize),
@@ -391,6 +398,6 @@ fn turn<R: Real>(
     width: usize,
 ) {
     out.resize(depth * width, R::ZERO);
-    let turn = Turn { rows: count, columns: depth, row_stride, width, out_stride: width };
-    R::kernels().turn(&turn, rows, out);
+    let transpose = Transpose { rows: count, columns: depth, row_stride, width, out_stride: width };
+    R::kernels().transpose(&transpose, rows, out);
 }

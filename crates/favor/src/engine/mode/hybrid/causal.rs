@@ -251,7 +251,7 @@ impl<R: Cached> State<R> {
                     }
                 }
                 if hybrid.exact.near > 0 && recent.len() > 0 && count >= MANY {
-                    recent.turn(listener.with_values());
+                    recent.transpose(listener.with_values());
                 }
                 routes.find(&hybrid.map.query, loaded.queries, count, lists, exponents);
                 routes.fetch(lists);

@@ -204,7 +204,7 @@ fn window_blocks<R: Cached, T: Scalar<Real = R>>(
     let (terms, exponents) = (&known.terms[..], &known.sums.exponents);
     blocks.resize_with(parts.len(), || Block::new(Shape::new(hybrid.map, v.columns)));
     for (block, rows) in blocks.iter_mut().zip(parts) {
-        block.load_turned(hybrid, (k, v), (rows, terms), scratch, exponents, with_values)?;
+        block.load_transposed(hybrid, (k, v), (rows, terms), scratch, exponents, with_values)?;
     }
     Ok(())
 }

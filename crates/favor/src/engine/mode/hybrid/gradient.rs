@@ -168,7 +168,7 @@ impl<'h, R: Cached> KeyGradients<'h, R> {
             values: &[],
             constants: &[],
             features: &evicted.features,
-            turned: None,
+            transposed: None,
         };
         self.add(&[(view, gathered)]);
     }
@@ -296,7 +296,7 @@ fn meet<R: Cached>(
     let features = &block.features[start * f_width..];
     kernels.gemm(&plain(f_width, f_width, ends.logs.1), back, features, ends.logs.0);
     // The other way round: keys as rows, queries summed over.
-    let turned = |columns: usize, b_row: usize| Gemm {
+    let transposed = |columns: usize, b_row: usize| Gemm {
         rows: count,
         columns,
         depth: rows,
@@ -309,10 +309,10 @@ fn meet<R: Cached>(
         prefetch: Prefetch::default(),
     };
     let out = &mut gradient.keys[start * dim_padded..];
-    kernels.gemm(&turned(dim_padded, q.1), weights, q.0, out);
-    kernels.gemm(&turned(f_width, p.1), back, p.0, &mut gradient.logs[start * f_width..]);
+    kernels.gemm(&transposed(dim_padded, q.1), weights, q.0, out);
+    kernels.gemm(&transposed(f_width, p.1), back, p.0, &mut gradient.logs[start * f_width..]);
     let out = &mut gradient.values[start * value_width..];
-    kernels.gemm(&turned(value_width, ends.g.1), corrected, ends.g.0, out);
+    kernels.gemm(&transposed(value_width, ends.g.1), corrected, ends.g.0, out);
     // Ones, as many as there are rows, and then the sums of columns.
     columns.clear();
     columns.resize(rows, R::ONE);
@@ -333,22 +333,22 @@ fn values_product<R: Real>(
 ) {
     let Meeting { rows, block, range: (start, end), .. } = *meeting;
     let Shape { columns, value_width, .. } = block.shape;
-    match block.turned(start).filter(|turned| !turned.values.is_empty()) {
-        Some(turned) => {
+    match block.transposed(start).filter(|transposed| !transposed.values.is_empty()) {
+        Some(transposed) => {
             let narrow = kernels.narrow;
             let shape = Gemm {
                 rows,
                 columns: if end - start <= narrow { narrow } else { width },
                 depth: columns,
                 a: (stride, 1),
-                b_row: turned.width,
+                b_row: transposed.width,
                 b_panel: 2 * kernels.lanes,
                 c_row: width,
                 accumulate: false,
                 in_parts: true,
                 prefetch: Prefetch::default(),
             };
-            kernels.gemm(&shape, g, &turned.values[start..], out);
+            kernels.gemm(&shape, g, &transposed.values[start..], out);
             clear_columns(out, shape.columns, width);
         }
         None => {

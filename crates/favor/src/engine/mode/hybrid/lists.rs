@@ -220,8 +220,8 @@ impl<R: Cached> Lists<R> {
         lists.note_global();
         lists.totals.clone_from(&sums.totals);
         lists.exponents.clone_from(&sums.exponents);
-        lists.first.turn(for_gradients);
-        lists.worst.turn(for_gradients);
+        lists.first.transpose(for_gradients);
+        lists.worst.transpose(for_gradients);
         Ok(lists)
     }
 

@@ -4,11 +4,11 @@
 //! member takes the place of the least one, so nothing else moves.
 
 use super::Shape;
-use super::block::{Block, TurnedView, View};
+use super::block::{Block, TransposedView, View};
 use super::lists::Ids;
 use crate::engine::tile::Scratch;
 use crate::map::{Cached, PackedSide};
-use crate::simd::{Kernels, Prefetch, Turn};
+use crate::simd::{Kernels, Prefetch, Transpose};
 
 /// Keys that are members of slots; `room` places per slot, of which the first `counts` are taken.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ pub(crate) struct Members<R> {
     /// slot.
     key_rows: Vec<R>,
     feature_rows: Vec<R>,
-    turned_values: Vec<R>,
+    transposed_values: Vec<R>,
     pub(super) evicted: Evicted<R>,
 }
 
@@ -96,7 +96,7 @@ impl<R: Cached> Members<R> {
             exponents: vec![],
             key_rows: vec![],
             feature_rows: vec![],
-            turned_values: vec![],
+            transposed_values: vec![],
             evicted: Evicted::NONE,
         }
     }
@@ -161,10 +161,10 @@ impl<R: Cached> Members<R> {
             values: &self.values[rows(&self.values, value_width)],
             constants: self.constants(slot),
             features: &self.feature_rows[rows(&self.feature_rows, width)],
-            turned: Some(TurnedView {
+            transposed: Some(TransposedView {
                 keys,
                 features,
-                values: &self.turned_values[slot * columns * room..][..columns * room],
+                values: &self.transposed_values[slot * columns * room..][..columns * room],
                 width: room,
             }),
         }
@@ -172,7 +172,7 @@ impl<R: Cached> Members<R> {
 
     pub(super) fn size_in_bytes(&self) -> usize {
         let per_place = self.scores.len() + self.constants.len() + self.values.len();
-        let columns = self.keys.len() + self.features.len() + self.turned_values.len();
+        let columns = self.keys.len() + self.features.len() + self.transposed_values.len();
         let rows = self.key_rows.len() + self.feature_rows.len() + self.exponents.len();
         let numbers = per_place + columns + rows + self.least.len();
         let places = self.positions.len() * size_of::<usize>() + self.ids.len() * size_of::<u32>();
@@ -216,7 +216,7 @@ impl<R: Cached> Members<R> {
         if self.for_gradients {
             spread(&mut self.key_rows, slots, (old * dim_padded, room * dim_padded));
             spread(&mut self.feature_rows, slots, (old * width, room * width));
-            spread(&mut self.turned_values, slots * columns, (old, room));
+            spread(&mut self.transposed_values, slots * columns, (old, room));
         }
         self.room = room;
     }
@@ -289,7 +289,7 @@ impl<R: Cached> Members<R> {
         if self.for_gradients {
             along(&mut self.key_rows, dim_padded, member.key, dim);
             along(&mut self.feature_rows, width, member.features, features);
-            down(&mut self.turned_values, columns, member.value);
+            down(&mut self.transposed_values, columns, member.value);
         }
     }
 
@@ -310,29 +310,30 @@ impl<R: Cached> Members<R> {
             self.ids[place] = row;
             self.constants[place] = block.constants[row as usize];
         }
-        let mut take = |from: &[R], size: usize, depth: usize, turned: &mut [R], own: &mut [R]| {
-            buffer.clear();
-            for &row in rows {
-                buffer.extend_from_slice(&from[row as usize * size..][..size]);
-            }
-            if !own.is_empty() {
-                own[first * size..][..count * size].copy_from_slice(buffer);
-            }
-            if !turned.is_empty() {
-                let turned = &mut turned[slot * depth * room..][..depth * room];
-                let turn = Turn {
-                    rows: count,
-                    columns: depth,
-                    row_stride: size,
-                    width: room,
-                    out_stride: room,
-                };
-                kernels.turn(&turn, buffer, turned);
-            }
-        };
+        let mut take =
+            |from: &[R], size: usize, depth: usize, transposed: &mut [R], own: &mut [R]| {
+                buffer.clear();
+                for &row in rows {
+                    buffer.extend_from_slice(&from[row as usize * size..][..size]);
+                }
+                if !own.is_empty() {
+                    own[first * size..][..count * size].copy_from_slice(buffer);
+                }
+                if !transposed.is_empty() {
+                    let transposed = &mut transposed[slot * depth * room..][..depth * room];
+                    let transpose = Transpose {
+                        rows: count,
+                        columns: depth,
+                        row_stride: size,
+                        width: room,
+                        out_stride: room,
+                    };
+                    kernels.transpose(&transpose, buffer, transposed);
+                }
+            };
         take(&block.keys, dim_padded, dim, &mut self.keys, &mut self.key_rows);
         take(&block.features, width, features, &mut self.features, &mut self.feature_rows);
-        take(&block.values, value_width, columns, &mut self.turned_values, &mut self.values);
+        take(&block.values, value_width, columns, &mut self.transposed_values, &mut self.values);
     }
 
     /// Takes a row of a block, whose features are relative to the same exponents.
@@ -403,8 +404,8 @@ impl<R: Cached> Members<R> {
         let mut scratch = Scratch::with_capacity(side, 1, room.max(1));
         let mut rows = vec![R::ZERO; room * dim_padded];
         let (lanes, kernels) = (scratch.kernels.lanes, scratch.kernels);
-        let turned_width = room.next_multiple_of(lanes);
-        let mut turned = vec![R::ZERO; features * turned_width];
+        let transposed_width = room.next_multiple_of(lanes);
+        let mut transposed = vec![R::ZERO; features * transposed_width];
         for slot in 0..self.slots() {
             let count = self.counts[slot];
             if count == 0 {
@@ -421,16 +422,16 @@ impl<R: Cached> Members<R> {
             scratch.project_moved(side, count);
             scratch.compute_terms(side, count);
             scratch.key_features(side, exponents, count);
-            let turn = Turn {
+            let transpose = Transpose {
                 rows: count,
                 columns: features,
                 row_stride: scratch.stride,
-                width: turned_width,
-                out_stride: turned_width,
+                width: transposed_width,
+                out_stride: transposed_width,
             };
-            kernels.turn(&turn, &scratch.features, &mut turned);
+            kernels.transpose(&transpose, &scratch.features, &mut transposed);
             let own = self.features[slot * features * room..].chunks_mut(room);
-            own.zip(turned.chunks(turned_width)).take(features).for_each(|(to, from)| {
+            own.zip(transposed.chunks(transposed_width)).take(features).for_each(|(to, from)| {
                 to.copy_from_slice(&from[..room]);
             });
             if self.for_gradients {

@@ -176,7 +176,7 @@ impl<R: Cached> Routes<R> {
             block.restore(&hybrid.map.key, exponents);
             // Few rows go by columns too, if there are few keys.
             if rows >= MANY || block.len() <= R::kernels().lanes {
-                block.turn(with_values);
+                block.transpose(with_values);
             }
         }
         if !self.used.is_empty() {

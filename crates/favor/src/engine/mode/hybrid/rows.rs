@@ -265,22 +265,22 @@ impl<R: Cached> Pairs<R> {
         self.weights.resize(rows * width, R::ZERO);
         self.estimates.resize(rows * width, R::ZERO);
         let Shape { dim, dim_padded, features, width: f_width, .. } = block.shape;
-        if let Some(turned) = block.turned(start) {
+        if let Some(transposed) = block.transposed(start) {
             let columns = if count <= kernels.narrow { kernels.narrow } else { width };
             let shape = |depth: usize, a_row: usize| Gemm {
                 rows,
                 columns,
                 depth,
                 a: (a_row, 1),
-                b_row: turned.width,
+                b_row: transposed.width,
                 b_panel: 2 * kernels.lanes,
                 c_row: width,
                 accumulate: false,
                 in_parts: true,
                 prefetch: Prefetch::default(),
             };
-            kernels.gemm(&shape(dim, q.1), q.0, &turned.keys[start..], &mut self.weights);
-            let right = &turned.features[start..];
+            kernels.gemm(&shape(dim, q.1), q.0, &transposed.keys[start..], &mut self.weights);
+            let right = &transposed.features[start..];
             kernels.gemm(&shape(features, p.1), p.0, right, &mut self.estimates);
             clear_columns(&mut self.weights, columns, width);
             clear_columns(&mut self.estimates, columns, width);

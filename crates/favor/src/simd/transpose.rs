@@ -7,7 +7,7 @@ use super::lanes::{Constants, Lanes};
 
 /// Shapes and strides of a matrix to transpose.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn {
+pub(crate) struct Transpose {
     /// Rows of the matrix, columns of its transpose.
     pub(crate) rows: usize,
     /// Columns of the matrix, rows of its transpose.
@@ -28,7 +28,7 @@ const MOST: usize = 16;
 /// # Safety
 /// The processor must support `V`, and the slices behind the pointers must hold what `s` says.
 #[inline(always)]
-pub(super) unsafe fn turn<V: Lanes>(s: &Turn, x: *const V::Real, out: *mut V::Real) {
+pub(super) unsafe fn transpose<V: Lanes>(s: &Transpose, x: *const V::Real, out: *mut V::Real) {
     let zero = <V::Real as Constants>::ZERO;
     let whole = s.columns / V::COUNT * V::COUNT;
     for j in (0..s.width).step_by(V::COUNT) {
@@ -43,7 +43,7 @@ pub(super) unsafe fn turn<V: Lanes>(s: &Turn, x: *const V::Real, out: *mut V::Re
                         square[i] = V::load(x.add((j + i) * s.row_stride + l));
                     }
                 }
-                let square = turned(square);
+                let square = transposed(square);
                 for i in 0..V::COUNT {
                     square[i].store(out.add((l + i) * s.out_stride + j));
                 }
@@ -63,7 +63,7 @@ pub(super) unsafe fn turn<V: Lanes>(s: &Turn, x: *const V::Real, out: *mut V::Re
 /// # Safety
 /// The processor must support `V`.
 #[inline(always)]
-unsafe fn turned<V: Lanes>(mut square: [V; MOST]) -> [V; MOST] {
+unsafe fn transposed<V: Lanes>(mut square: [V; MOST]) -> [V; MOST] {
     // SAFETY: the caller vouches for the processor level. Steps are written out so that all indices are
     // known, and the square stays in registers.
     unsafe {
@@ -82,7 +82,7 @@ unsafe fn turned<V: Lanes>(mut square: [V; MOST]) -> [V; MOST] {
 }
 
 /// # Safety
-/// As for [`turned`].
+/// As for [`transposed`].
 #[inline(always)]
 unsafe fn step<V: Lanes>(square: [V; MOST]) -> [V; MOST] {
     let mut out = square;
