@@ -21,7 +21,7 @@ mod weights;
 
 pub use attention::Attention;
 pub use error::{Error, Result};
-pub use favor::{Coupling, Family, Statistics};
+pub use favor::{Coupling, Family, Redraw, Statistics};
 pub use layer::{
     FavorAttention, FavorAttentionConfig, GivenMaps, LayerHeads, LayerOptions, Positions,
 };

@@ -18,8 +18,8 @@ pub struct LayerOptions {
     pub coupling: Coupling,
     /// What decides ω.
     pub seed: u64,
-    /// After this many calls in training the maps are fitted again, with a new draw; `None`: only once.
-    pub redraw: Option<u64>,
+    /// When the maps are fitted again in training, with a new draw.
+    pub redraw: Redraw,
     /// Where the statistics that maps are fitted to come from.
     pub statistics: Statistics,
     /// Heads of [`Attention::Auto`] whose predicted relative error is above this stay exact.
@@ -31,7 +31,7 @@ setters! { LayerOptions {
     features: usize,
     coupling: Coupling,
     seed: u64,
-    redraw: Option<u64>,
+    redraw: Redraw,
     statistics: Statistics,
     tolerance: f64,
 } }
@@ -43,7 +43,7 @@ impl Default for LayerOptions {
             features: 256,
             coupling: Coupling::default(),
             seed: 0,
-            redraw: Some(MapPolicy::REDRAW),
+            redraw: Redraw::Every(MapPolicy::REDRAW),
             statistics: Statistics::default(),
             tolerance: 0.1,
         }
@@ -71,8 +71,7 @@ impl LayerOptions {
 
     /// How the maps follow the training.
     pub(super) fn policy(&self) -> MapPolicy {
-        let redraw = self.redraw.map_or(Redraw::Never, Redraw::Every);
-        MapPolicy::new().redraw(redraw).statistics(self.statistics)
+        MapPolicy::new().redraw(self.redraw).statistics(self.statistics)
     }
 
     pub(super) fn check(&self) -> Result<()> {

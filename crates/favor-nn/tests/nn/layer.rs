@@ -4,7 +4,7 @@ use crate::common::{generator, normal};
 use burn::module::Module;
 use burn::nn::Initializer;
 use burn::tensor::{Device, FloatDType, Tensor};
-use favor::{AdaptiveMaps, Coupling, Family, Statistics};
+use favor::{AdaptiveMaps, Coupling, Family, Redraw, Statistics};
 use favor_nn::attention::KeyMask;
 use favor_nn::{Attention, FavorAttention, FavorAttentionConfig, LayerOptions, Positions};
 
@@ -32,7 +32,7 @@ fn numbers(x: Tensor<3>) -> Vec<f32> {
 #[test]
 fn maps_change_when_they_are_due() {
     let _held = generator();
-    let layer = layer(options(Family::Balanced).redraw(Some(3)));
+    let layer = layer(options(Family::Balanced).redraw(Redraw::Every(3)));
     let x = input(2, 40, 1);
     let outs: Vec<Vec<f32>> =
         (0..7).map(|_| numbers(layer.forward(x.clone(), None, false).unwrap())).collect();
@@ -55,7 +55,7 @@ fn maps_change_when_they_are_due() {
 fn causal_means_causal() {
     let _held = generator();
     for kind in Attention::all() {
-        let options = options(Family::Balanced).kind(kind).redraw(Some(1));
+        let options = options(Family::Balanced).kind(kind).redraw(Redraw::Every(1));
         let x = input(1, 30, 2);
         if kind == Attention::Auto {
             let message = layer(options).forward(x, None, true).unwrap_err().to_string();
@@ -128,7 +128,7 @@ fn calibration_helps() {
 fn rare_redraws_forget_as_fast() {
     let _held = generator();
     let statistics = Statistics::Running { keep: 0.5 };
-    let usual = options(Family::Balanced).redraw(Some(40)).statistics(statistics);
+    let usual = options(Family::Balanced).redraw(Redraw::Every(40)).statistics(statistics);
     for causal in [false, true] {
         let old = layer(usual);
         // The second draw of the one is the first of the other.
@@ -155,7 +155,7 @@ fn rare_redraws_forget_as_fast() {
 fn states_of_every_kind_are_read_back() {
     let _held = generator();
     for kind in Attention::all() {
-        let trained = layer(options(Family::Balanced).kind(kind).redraw(Some(1)));
+        let trained = layer(options(Family::Balanced).kind(kind).redraw(Redraw::Every(1)));
         let x = input(2, 20, 20);
         for _ in 0..3 {
             trained.forward(x.clone() * 2.0 + 0.5, None, false).unwrap();
@@ -235,7 +235,7 @@ fn senseless_options_are_refused() {
         assert!(message.contains("positive family"), "{message}");
     }
     assert!(make(4, usual.features(0)).contains("features"));
-    assert!(make(4, usual.redraw(Some(0))).contains("redraw"));
+    assert!(make(4, usual.redraw(Redraw::Every(0))).contains("redraw"));
     let statistics = Statistics::Running { keep: 2.0 };
     assert!(make(4, usual.statistics(statistics)).contains("keep"));
 }

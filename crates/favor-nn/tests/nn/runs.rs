@@ -1,6 +1,7 @@
 //! Whole runs on small files: fine-tuning, pretraining, the grid; stopped and gone on with.
 
 use crate::common::{fixture, generator};
+use favor::Redraw;
 use favor_io::progress::Tick;
 use favor_nn::run::{
     ConvertOptions, FinetuneRequest, GlueRequest, How, PretrainRequest, TuningOptions, Watch,
@@ -28,7 +29,7 @@ fn request(folder: &Path, out: &str) -> FinetuneRequest {
     FinetuneRequest::new(fixture("tiny-bert"), task.to_str().unwrap(), folder.join(out))
         .data(folder.to_path_buf())
         .attention(Some(
-            LayerOptions::new(Attention::Features(Family::Balanced), 16).redraw(Some(5)),
+            LayerOptions::new(Attention::Features(Family::Balanced), 16).redraw(Redraw::Every(5)),
         ))
         .options(TuningOptions::default().epochs(12).batch(8).rate(5e-3).length(16))
 }

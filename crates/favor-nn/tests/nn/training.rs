@@ -4,6 +4,7 @@ use crate::common::{generator, tiny};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::tensor::{DType, Device, FloatDType, Gradients, Int, Tensor, TensorData};
+use favor::Redraw;
 use favor_nn::bert::{Bert, BertConfig};
 use favor_nn::text::Batch;
 use favor_nn::train::{AdamOptions, Schedule, Trainer};
@@ -14,7 +15,7 @@ fn device() -> Device {
 }
 
 fn options(kind: Attention) -> LayerOptions {
-    LayerOptions::new(kind, 12).redraw(Some(7))
+    LayerOptions::new(kind, 12).redraw(Redraw::Every(7))
 }
 
 fn model(config: &BertConfig, options: LayerOptions, seed: u64) -> Bert {
@@ -151,7 +152,7 @@ fn gradients_of_the_whole_model() {
     let _held = generator();
     for kind in Attention::all() {
         // Maps are fitted by the first call and then stay.
-        let options = options(kind).redraw(None);
+        let options = options(kind).redraw(Redraw::Never);
         let model = model(&tiny(), options, 5).map(&mut Widen);
         wide_loss(&model);
         let gradients = wide_loss(&model).backward();

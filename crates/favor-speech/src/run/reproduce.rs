@@ -7,7 +7,7 @@ use super::options::TrainOptions;
 use super::replace::replaced;
 use super::train::{TrainRequest, expected_time, features, judge, train};
 use crate::{Corpus, Error, Errors, Manifest, Rate, Result, SpeechModel, Utterance, import};
-use favor::Family;
+use favor::{Family, Redraw};
 use favor_figure::Bars;
 use favor_io::setters;
 use favor_io::stats::mean;
@@ -94,8 +94,8 @@ pub struct SpeechRequest {
     pub seeds: u64,
     /// How to train; the seed is overwritten.
     pub options: TrainOptions,
-    /// Maps are fitted again every this many steps.
-    pub redraw: Option<u64>,
+    /// When maps are fitted again.
+    pub redraw: Redraw,
     /// The number of students in noisy student training.
     pub generations: u64,
     /// Labels that a teacher was less sure of are left out.
@@ -111,7 +111,7 @@ setters! { SpeechRequest {
     features: Vec<usize>,
     seeds: u64,
     options: TrainOptions,
-    redraw: Option<u64>,
+    redraw: Redraw,
     generations: u64,
     confidence: f64,
 } }
@@ -154,7 +154,7 @@ pub struct SpeechCell {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     options: TrainOptions,
-    redraw: Option<u64>,
+    redraw: Redraw,
     /// Generations and confidence of noisy student training.
     students: Option<(u64, f64)>,
 }

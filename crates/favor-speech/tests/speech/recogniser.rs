@@ -3,6 +3,7 @@
 use crate::common::generator;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
+use favor::Redraw;
 use favor::draw::Stream;
 use favor_nn::{Attention, Family, LayerOptions, Positions};
 use favor_speech::audio::Features;
@@ -259,7 +260,7 @@ fn gradients_of_the_whole_recogniser() {
     let sde = Attention::Features(Family::Sde);
     for (kind, config) in [(Attention::Exact, tiny()), (Attention::Exact, relative), (sde, tiny())]
     {
-        let options = options(kind).redraw(None);
+        let options = options(kind).redraw(Redraw::Never);
         let model = recogniser(&config, options, &device);
         let (one, two) = (utterance(21, 5), utterance(30, 6));
         let frames = Frames::new([&one, &two]).unwrap();

@@ -1,6 +1,7 @@
 //! Whole runs on made-up speech: learned by heart, stopped and gone on with, refused.
 
 use crate::common::generator;
+use favor::Redraw;
 use favor::draw::Stream;
 use favor_io::progress::{Tick, silent};
 use favor_nn::run::Watch;
@@ -139,7 +140,8 @@ fn speech_runs_go_on() {
     let _held = generator();
     let folder = tempfile::tempdir().unwrap();
     let data = ten(folder.path());
-    let attention = LayerOptions::new(Attention::Features(Family::Balanced), 16).redraw(Some(3));
+    let attention =
+        LayerOptions::new(Attention::Features(Family::Balanced), 16).redraw(Redraw::Every(3));
     let short = |out: &str| {
         let mut request = request(&data, folder.path().join(out), attention);
         let options = &mut request.options;
@@ -227,7 +229,7 @@ fn the_speech_grid_goes_on() {
         .features(vec![4, 8])
         .seeds(1)
         .options(options.epochs(1))
-        .redraw(Some(10))
+        .redraw(Redraw::Every(10))
         .confidence(0.0);
     let planned = || {
         let stop = AtomicBool::new(false);

@@ -1,7 +1,7 @@
 //! `favor asr nst`.
 
 use super::train::TrainingArguments;
-use crate::commands::nn::{AttentionArguments, Redraw, print, watched};
+use crate::commands::nn::{AttentionArguments, RedrawArguments, print, watched};
 use crate::failure::Outcome;
 use favor_speech::run::{NstRequest, nst};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     attention: AttentionArguments,
     #[command(flatten)]
-    redraw: Redraw,
+    redraw: RedrawArguments,
     #[command(flatten)]
     training: TrainingArguments,
     /// Number of students after the first teacher

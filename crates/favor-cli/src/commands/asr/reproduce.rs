@@ -1,7 +1,7 @@
 //! `favor reproduce speech`.
 
 use super::train::TrainingArguments;
-use crate::commands::nn::{Redraw, print, watched};
+use crate::commands::nn::{RedrawArguments, print, watched};
 use crate::failure::Outcome;
 use crate::list::List;
 use favor_io::data::data_folder;
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     training: TrainingArguments,
     #[command(flatten)]
-    redraw: Redraw,
+    redraw: RedrawArguments,
     /// Number of students after the first teacher (nst)
     #[arg(long, value_name = "N", default_value_t = usual().generations)]
     generations: u64,
@@ -77,7 +77,7 @@ impl Arguments {
             .features(self.features.0)
             .seeds(self.seeds)
             .options(self.training.options(0))
-            .redraw(self.redraw.steps())
+            .redraw(self.redraw.redraw())
             .generations(self.generations)
             .confidence(self.confidence);
         let ahead = watched("speech", |watch| plan(&request, watch))?;

@@ -1,6 +1,6 @@
 //! `favor asr train`.
 
-use crate::commands::nn::{AttentionArguments, Redraw, print, watched};
+use crate::commands::nn::{AttentionArguments, RedrawArguments, print, watched};
 use crate::failure::Outcome;
 use favor_nn::Positions;
 use favor_speech::Units;
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     attention: AttentionArguments,
     #[command(flatten)]
-    redraw: Redraw,
+    redraw: RedrawArguments,
     #[command(flatten)]
     training: TrainingArguments,
     /// Output folder for the model; created if missing

@@ -1,6 +1,6 @@
 //! `favor finetune`.
 
-use super::{AttentionArguments, Redraw, glue_tasks, print, watched};
+use super::{AttentionArguments, RedrawArguments, glue_tasks, print, watched};
 use crate::failure::Outcome;
 use favor_io::data::data_folder;
 use favor_nn::run::{FinetuneRequest, TuningOptions, finetune};
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     attention: AttentionArguments,
     #[command(flatten)]
-    redraw: Redraw,
+    redraw: RedrawArguments,
     #[command(flatten)]
     tuning: TuningArguments,
     /// Folder with glue/ [default: $FAVOR_DATA, else data]

@@ -8,7 +8,7 @@ pub(super) mod pretrain;
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal::{self, Bar};
-use favor::MapPolicy;
+use favor::{MapPolicy, Redraw};
 use favor_nn::run::Watch;
 use favor_nn::task::Glue;
 use favor_nn::{Attention, LayerOptions};
@@ -36,15 +36,15 @@ fn kinds() -> String {
 
 /// How maps follow a training.
 #[derive(Debug, clap::Args)]
-pub(super) struct Redraw {
+pub(super) struct RedrawArguments {
     /// Refit the maps, with a new draw, every N steps; 0 never does
     #[arg(long, value_name = "N", default_value_t = MapPolicy::REDRAW)]
     redraw: u64,
 }
 
-impl Redraw {
-    pub(super) fn steps(&self) -> Option<u64> {
-        (self.redraw > 0).then_some(self.redraw)
+impl RedrawArguments {
+    pub(super) fn redraw(&self) -> Redraw {
+        if self.redraw > 0 { Redraw::Every(self.redraw) } else { Redraw::Never }
     }
 }
 
@@ -60,8 +60,8 @@ impl AttentionArguments {
         self.attention.map(|_| options)
     }
 
-    pub(super) fn training(&self, seed: u64, redraw: &Redraw) -> LayerOptions {
-        self.options(seed).redraw(redraw.steps())
+    pub(super) fn training(&self, seed: u64, redraw: &RedrawArguments) -> LayerOptions {
+        self.options(seed).redraw(redraw.redraw())
     }
 }
 

@@ -1,6 +1,6 @@
 //! `favor pretrain`.
 
-use super::{AttentionArguments, Redraw, print, watched};
+use super::{AttentionArguments, RedrawArguments, print, watched};
 use crate::failure::Outcome;
 use favor_nn::run::{PretrainRequest, pretrain};
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     attention: AttentionArguments,
     #[command(flatten)]
-    redraw: Redraw,
+    redraw: RedrawArguments,
     /// Total number of steps
     #[arg(long, value_name = "N", default_value_t = usual().steps)]
     steps: u64,

@@ -16,7 +16,7 @@ use crate::attention::Attention;
 use crate::layer::LayerOptions;
 use crate::task::{Glue, TextTask};
 use crate::{Error, Result};
-use favor::{ExactKeys, Family};
+use favor::{ExactKeys, Family, Redraw};
 use favor_io::progress::Tick;
 use favor_io::write_atomically;
 use serde::{Deserialize, Serialize};
@@ -369,7 +369,7 @@ impl Grid for GlueRequest {
         match cell.how {
             How::DropIn => {
                 let options = LayerOptions::new(cell.variant.attention, cell.features.max(1));
-                let options = options.redraw(None).seed(cell.seed);
+                let options = options.redraw(Redraw::Never).seed(cell.seed);
                 let found = dropin::score(&self.model, &self.data, options)?;
                 (watch.listener)(Tick { done: 1, total: 1, what: "" });
                 Ok(score(found))
