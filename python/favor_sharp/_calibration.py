@@ -277,8 +277,10 @@ def _learned(
 ) -> list[_Made]:
     """Learned maps, and measured errors."""
     made: list[_Made] = []
+    names = {module: name for name, module in model.named_modules()}
     for number, (module, calls, count) in enumerate(collect(model, batches, longest)):
-        heads = _learn_layer(calls, how, _part(tell, number, count))
+        source = {"source": f"{names[module]} of {type(model).__name__}"}
+        heads = _learn_layer(calls, how | source, _part(tell, number, count))
         reports = [head.report for head in heads]
         errors = [report.after for report in reports]
         made.append((module, [head.map for head in heads], errors, [*reports]))

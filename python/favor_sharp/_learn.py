@@ -32,6 +32,7 @@ def learn_maps(
     routed: tuple[int, int] | None = None,
     causal: bool = False,
     key_mask: ArrayLike | None = None,
+    source: str = "",
     family: str = "balanced",
     kernel: str | float = "attention",
     scale: float = 1.0,
@@ -67,6 +68,8 @@ def learn_maps(
         Whether a query sees only its own and earlier keys.
     key_mask : ``[sequences, keys]`` of bool
         False at padding. With as many queries as keys it is theirs too.
+    source : str
+        What the sequences are, in words. The maps keep it, and ``FeatureMap.learned`` gives it back.
     steps, batch, rate
         Steps of the optimiser, sequences per step (by default about 1024 tokens' worth, at least four), and
         the peak learning rate (by default the library's).
@@ -100,6 +103,7 @@ def learn_maps(
         routed=routed,
         causal=causal,
         key_mask=key_mask,
+        source=source,
         family=family,
         kernel=kernel,
         scale=scale,

@@ -154,8 +154,9 @@ class FeatureMap:
         """None for a learned map."""
     @property
     def learned(self) -> dict[str, Any] | None:
-        """What a learned map was learned on, None for any other: ``sequences``, ``tokens``, ``held_out``,
-        ``steps``, ``near``, ``global_keys``, ``routed``, ``causal``, ``seed``, ``kl_before``, ``kl_after``."""
+        """What a learned map was learned on, None for any other: ``source``, ``sequences``, ``tokens``,
+        ``held_out``, ``steps``, ``near``, ``global_keys``, ``routed``, ``causal``, ``seed``, ``kl_before``,
+        ``kl_after``."""
 
 def maps_to_bytes(maps: _Maps, *, note: str | None = None) -> bytes:
     """The maps as the bytes of one safetensors file, with a note in JSON under its checksum."""
@@ -369,6 +370,7 @@ def learn_maps(
     routed: tuple[int, int] | None = None,
     causal: bool = False,
     key_mask: _Mask = None,
+    source: str = "",
     family: str = "balanced",
     kernel: str | float = "attention",
     scale: float = 1.0,

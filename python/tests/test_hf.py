@@ -580,6 +580,8 @@ def test_batches_of_different_lengths_are_one_padded_batch(monkeypatch):
         for x, y in zip(a[:3], b[:3], strict=True):
             assert x.shape == y.shape == (8, 4, 40, 8) and x.dtype == np.float16
     assert all(map.learned["sequences"] == 6 for map in maps)
+    assert "0" in maps[0].learned["source"]
+    assert maps[0].learned["source"].endswith(f" of {type(spiky()).__name__}")
     same_where_seen((apart, maps), (together, wanted))
 
 

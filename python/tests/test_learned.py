@@ -24,7 +24,7 @@ def learn(*x, **options):
 
 @pytest.fixture(scope="module")
 def learned():
-    return learn(*sequences(), near=2, routed=(2, 3))
+    return learn(*sequences(), near=2, routed=(2, 3), source="noise")
 
 
 def error(out, exact):
@@ -66,10 +66,11 @@ def test_what_learning_says_of_a_map(learned):
     assert map.omega is None and map.family == "balanced" and map.features == 16
     from_ = map.learned
     assert from_["sequences"] == 9 and from_["held_out"] == 3 and 0 < from_["steps"] <= 120
-    assert from_["tokens"] == 9 * LENGTH
+    assert from_["tokens"] == 9 * LENGTH and from_["source"] == "noise"
     assert (from_["near"], from_["global_keys"], from_["routed"]) == (2, 0, (2, 3))
     assert from_["kl_after"] == learned[0].report.kl_after and not from_["causal"]
     assert fs.fit_maps(*sequences()[:2], features=4)[0].learned is None
+    assert fs.learn_maps(*sequences(), features=4, steps=1)[0].map.learned["source"] == ""
     assert "learned" in repr(map) and "after" in repr(learned[0].report)
     with pytest.raises(ValueError, match="learned map has no parameters"):
         map.arrays()

@@ -112,8 +112,9 @@ fn learned_maps_are_no_worse_than_the_closed_form() {
     }
     // They say what they were learned on: three quarters of eight sequences of 48 tokens.
     let text = inspect(&learned, &[]);
-    let origin = "2 maps learned from 6 sequences of 288 tokens in all, 2 held out, seed 0; median divergence";
+    let origin = "2 maps learned from 6 sequences of 288 tokens in all (learn-q.npy, learn-k.npy, learn-v.npy), 2 held out";
     assert!(text.contains(origin), "{text}");
+    assert!(text.contains("held out, seed 0; median divergence there"), "{text}");
     // What the maps were learned with can be changed.
     let text = inspect(&learned, &["--near", "4", "--routed", "2x3", "--causal"]);
     assert!(text.contains("causal; 16 features, exact keys: window ±4, 2 × 3 routed"), "{text}");
@@ -123,7 +124,13 @@ fn learned_maps_are_no_worse_than_the_closed_form() {
     let (q, k, v, archived) = (of("q"), of("k"), of("v"), path("archived.safetensors"));
     let base = ["learn", "--queries", &q, "--keys", &k, "--values", &v, "--features", "16"];
     printed(&[&base[..], &["--near", "0", "--steps", "120", "--out", &archived]].concat());
-    assert_eq!(fs::read(&archived).unwrap(), fs::read(&learned).unwrap());
+    let maps = |path: &str| favor::maps_from_bytes(&fs::read(path).unwrap()).unwrap();
+    for (from_archive, from_files) in maps(&archived).iter().zip(&maps(&learned)) {
+        for side in [favor::Side::Query, favor::Side::Key] {
+            assert_eq!(from_archive.side(side), from_files.side(side));
+        }
+        assert_eq!(from_archive.learned().unwrap().source, "qkv.npz:q, qkv.npz:k, qkv.npz:v");
+    }
     refused(
         &["learn", "--queries", &of("x"), "--keys", &k, "--out", &archived],
         &["qkv.npz", "holds no array"],
@@ -384,4 +391,35 @@ fn interrupted(budget: &[&str]) {
     };
     assert!(!status.success());
     assert_eq!(fs::read(&out).unwrap(), b"old");
+}
+
+/// The commands of the README run as they stand, one after the other, on files as its Python lines make them.
+#[cfg(feature = "tables")]
+#[test]
+fn the_readme_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let [q, k, v] = qkv(folder.path(), "readme", [8, 4, 256, 16], 3);
+    npz(folder.path(), "qkv.npz", [("q", &q), ("k", &k), ("v", &v)]);
+    let mut noise = Stream::new(4, 0);
+    let mut table = "size,shape,target\n".to_owned();
+    for _ in 0..500 {
+        let (size, shape) = (noise.normal(), noise.normal());
+        table += &format!("{size},{shape},{}\n", i32::from(size + shape > 0.3 * noise.normal()));
+    }
+    fs::write(folder.path().join("cancer.csv"), table).unwrap();
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = fs::read_to_string(readme).unwrap();
+    let lines: Vec<&str> = readme.lines().filter(|line| line.starts_with("favor ")).collect();
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    for line in lines {
+        let mut arguments: Vec<&str> = line.split_whitespace().skip(1).collect();
+        if arguments[0] == "learn" {
+            arguments.extend(["--steps", "5"]);
+        }
+        let output = command(&arguments).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    for file in ["maps.safetensors", "report.html", "model.favor", "predictions.parquet"] {
+        assert!(fs::metadata(folder.path().join(file)).unwrap().len() > 0, "{file}");
+    }
 }

@@ -72,7 +72,7 @@ impl LearnedHead {
 /// Learns one map per head.
 #[pyfunction]
 #[pyo3(signature = (q, k, v=None, *, features=Unsigned(64), near=Unsigned(0),
-                    global_keys=Unsigned(0), routed=None, causal=false, key_mask=None,
+                    global_keys=Unsigned(0), routed=None, causal=false, key_mask=None, source=String::new(),
                     family=Named(Family::Balanced), kernel=KernelName::Attention, scale=1.0,
                     coupling=Named(Coupling::Orthogonal),
                     steps=Unsigned(LearnOptions::STEPS as u64), batch=None,
@@ -89,6 +89,7 @@ pub(crate) fn learn_maps(
     routed: Option<Routed>,
     causal: bool,
     key_mask: Option<KeyMask>,
+    source: String,
     family: Named<Family>,
     kernel: KernelName,
     scale: f64,
@@ -133,7 +134,8 @@ pub(crate) fn learn_maps(
             let data = Calibration::<T>::new(q, k)
                 .values(has_values.then_some(v))
                 .mask(key_mask.as_ref().map(|mask| &mask.0[..]))
-                .causal(causal);
+                .causal(causal)
+                .source(&source);
             let progress = |now| latest.set(now);
             let options = options.cancel(Some(stop)).progress(Some(&progress));
             favor::learned::learn_maps(spec, data, &options)

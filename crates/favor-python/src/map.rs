@@ -237,6 +237,7 @@ impl FeatureMap {
         let Some(from) = self.0.learned() else { return Ok(None) };
         let exact = from.exact;
         let out = PyDict::new(py);
+        out.set_item("source", &from.source)?;
         out.set_item("sequences", from.sequences)?;
         out.set_item("tokens", from.tokens)?;
         out.set_item("held_out", from.held_out)?;

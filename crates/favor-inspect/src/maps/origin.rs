@@ -9,6 +9,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MapOrigin {
+    /// What they were learned on, as whoever learned them put it; empty if nothing was said.
+    pub source: String,
     /// The number of maps with this origin.
     pub maps: usize,
     /// The number of sequences learned from.
@@ -30,9 +32,10 @@ pub struct MapOrigin {
 impl MapOrigin {
     /// The origins of learned maps, in the order of their first maps.
     pub(super) fn of(maps: &[FeatureMap]) -> Vec<Self> {
-        let shared = |from: &LearnedFrom| {
-            (from.sequences, from.tokens, from.held_out, from.causal, from.seed)
-        };
+        fn shared(from: &LearnedFrom) -> (&str, usize, usize, usize, bool, u64) {
+            let LearnedFrom { source, sequences, tokens, held_out, causal, seed, .. } = from;
+            (source, *sequences, *tokens, *held_out, *causal, *seed)
+        }
         let mut groups: Vec<Vec<&LearnedFrom>> = vec![];
         for from in maps.iter().filter_map(FeatureMap::learned) {
             match groups.iter_mut().find(|group| shared(group[0]) == shared(from)) {
@@ -41,8 +44,9 @@ impl MapOrigin {
             }
         }
         let origin = |group: Vec<&LearnedFrom>| {
-            let (sequences, tokens, held_out, causal, seed) = shared(group[0]);
+            let (source, sequences, tokens, held_out, causal, seed) = shared(group[0]);
             Self {
+                source: source.to_owned(),
                 maps: group.len(),
                 sequences,
                 tokens,
@@ -60,14 +64,15 @@ impl MapOrigin {
     pub(super) fn to_text(&self) -> String {
         let several = |count: usize| if count == 1 { "" } else { "s" };
         format!(
-            "{} map{} learned from {} {}sequence{} of {} tokens in all, {} held out, seed {}; {}divergence \
-             there {} before, {} after",
+            "{} map{} learned from {} {}sequence{} of {} tokens in all{}, {} held out, seed {}; \
+             {}divergence there {} before, {} after",
             self.maps,
             several(self.maps),
             self.sequences,
             if self.causal { "causal " } else { "" },
             several(self.sequences),
             self.tokens,
+            if self.source.is_empty() { String::new() } else { format!(" ({})", self.source) },
             self.held_out,
             self.seed,
             if self.maps == 1 { "" } else { "median " },

@@ -69,7 +69,9 @@ pub fn learn(
     let progress = |p: LearnProgress| told(listener, p);
     listener(Tick { done: 0, total: (arrays.heads() * options.steps) as u64, what: "" });
     let options = options.progress(Some(&progress));
-    let heads = learn_maps(spec, calibration(arrays, causal)?, &options)?;
+    let source = source(arrays);
+    let data = calibration(arrays, causal)?.source(&source);
+    let heads = learn_maps(spec, data, &options)?;
     let (sequences, tokens) = (arrays.sequences(), arrays.keys().shape()[2]);
     Ok(Learning {
         sources: arrays.sources(),
@@ -87,6 +89,14 @@ fn calibration(arrays: &SequenceArrays, causal: bool) -> Result<Calibration<'_, 
     let values = arrays.values().map(|v| v.tensor()).transpose()?;
     let data = Calibration::new(arrays.queries().tensor()?, arrays.keys().tensor()?);
     Ok(data.values(values).causal(causal))
+}
+
+/// The names of the arrays, without their folders: a map may go to other people.
+fn source(arrays: &SequenceArrays) -> String {
+    let sides = [Some(arrays.queries()), Some(arrays.keys()), arrays.values()];
+    let sources: Option<Vec<&str>> = sides.into_iter().flatten().map(Sequences::source).collect();
+    let name = |source: &str| source.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    sources.unwrap_or_default().into_iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 fn told(listener: &Listener<'_>, p: LearnProgress) {

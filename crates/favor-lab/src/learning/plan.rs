@@ -1,6 +1,6 @@
 //! A budget spent over the heads of a layer, as a table for people, as a page and as JSON.
 
-use super::{calibration, told};
+use super::{calibration, source, told};
 use crate::Result;
 use crate::page::{escape, figure, page, section};
 use favor::learned::{Budget, HeadPlan, LayerPlan, LearnOptions, LearnProgress, plan_heads};
@@ -53,7 +53,9 @@ pub fn plan(
     let spec = spec.kernel(Kernel::attention(arrays.dim()));
     let progress = |p: LearnProgress| told(listener, p);
     let options = options.progress(Some(&progress));
-    let layer = plan_heads(spec, calibration(arrays, causal)?, &options, budget)?;
+    let source = source(arrays);
+    let data = calibration(arrays, causal)?.source(&source);
+    let layer = plan_heads(spec, data, &options, budget)?;
     Ok(Plan { sources: arrays.sources(), budget, layer })
 }
 

@@ -80,14 +80,15 @@ impl LayerHeads {
         Ok(fit_heads(spec, q, k, Some(&self.visible))?)
     }
 
-    /// One map per head, learned from these sequences with the seed of the layer.
+    /// One map per head, learned from these sequences, which `source` names, with the seed of the layer.
     pub fn learn(
         &self,
         options: &LayerOptions,
         learning: &LearnOptions<'_>,
+        source: &str,
     ) -> Result<Vec<LearnedHead>> {
         let ([q, k, v], spec) = self.parts(options)?;
-        let data = Calibration::new(q, k).values(Some(v)).mask(Some(&self.visible));
+        let data = Calibration::new(q, k).values(Some(v)).mask(Some(&self.visible)).source(source);
         Ok(learn_maps(spec, data, &learning.holdout(HOLDOUT).seed(options.seed))?)
     }
 
@@ -144,7 +145,7 @@ mod tests {
         assert!(message.contains("at most 4 tokens"), "{message}");
         assert!(heads.push(batch(4), &[3]).is_err());
         let learned = LayerOptions::new(Attention::Learned, 8);
-        let message = heads.learn(&learned, &LearnOptions::new()).unwrap_err().to_string();
+        let message = heads.learn(&learned, &LearnOptions::new(), "").unwrap_err().to_string();
         assert!(message.contains("no sequences"), "{message}");
         heads.push(batch(4), &[3, 4]).unwrap();
         let message = heads.fit(&LayerOptions::new(Attention::Elu, 8)).unwrap_err().to_string();

@@ -220,6 +220,9 @@ fn a_stopped_conversion_goes_on() {
     assert_eq!(scores(&found), scores(&again));
     let card = fs::read_to_string(whole.out.join("README.md")).unwrap();
     assert!(card.contains("2 features per head") && card.contains("| weights |"), "{card}");
+    let maps = favor::maps_from_bytes(&bytes(&whole.out)[1]).unwrap();
+    let source = &maps[0].learned().unwrap().source;
+    assert_eq!(source, "layer 0 of exact, task: animals.tsv");
 
     // It opens as it is, and goes on learning with its own maps.
     let more = FinetuneRequest::new(&whole.out, &exact.1, folder.path().join("more"))

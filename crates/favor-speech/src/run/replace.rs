@@ -3,7 +3,7 @@
 use crate::audio::Features;
 use crate::{Frames, Result, SpeechModel, subsampled};
 use favor::learned::LearnOptions;
-use favor::{ExactKeys, Statistics};
+use favor::{ExactKeys, Redraw, Statistics};
 use favor_nn::batches::like_length;
 use favor_nn::train::Model;
 use favor_nn::{Attention, GivenMaps, LayerHeads, LayerOptions};
@@ -32,7 +32,7 @@ pub(super) fn replaced(
         model.network.set_maps(maps)?;
         return Ok(model);
     }
-    let options = options.redraw(None).statistics(Statistics::Calibrated);
+    let options = options.redraw(Redraw::Never).statistics(Statistics::Calibrated);
     model.network.set_attention(options)?;
     model.attention = options;
     if options.kind.family().is_some() {
@@ -62,7 +62,8 @@ fn learned(
         }
     }
     let one = |(i, own): (usize, LayerHeads)| {
-        let heads = own.learn(&options.for_layer(i), &LearnOptions::new())?;
+        let source = format!("block {i} of a recogniser, {} utterances", lengths().count());
+        let heads = own.learn(&options.for_layer(i), &LearnOptions::new(), &source)?;
         let exact = vec![ExactKeys::NONE; heads.len()];
         GivenMaps::fixed(heads.into_iter().map(|head| head.map).collect(), exact)
     };

@@ -41,6 +41,7 @@ pub(super) struct HeadData {
     pub(super) held_out: Vec<Raw>,
     pub(super) causal: bool,
     pub(super) has_windows: bool,
+    pub(super) source: String,
 }
 
 type R = f32;
@@ -55,6 +56,7 @@ pub(super) struct Head<'a> {
     options: &'a LearnOptions<'a>,
     causal: bool,
     has_windows: bool,
+    source: String,
     moments: (Moments, Moments),
     /// Coordinates of queries and keys: they depend on the moments, not on the number of features.
     query: Coordinates,
@@ -100,7 +102,7 @@ impl<'a> Head<'a> {
         options: &'a LearnOptions<'a>,
         parallel: bool,
     ) -> Result<Self> {
-        let HeadData { train, held_out, causal, has_windows } = data;
+        let HeadData { train, held_out, causal, has_windows, source } = data;
         let dim = train.first().map_or(0, |raw| raw.queries.columns());
         let (mut queries, mut keys) = (Moments::new(dim), Moments::new(dim));
         for raw in &train {
@@ -127,6 +129,7 @@ impl<'a> Head<'a> {
             options,
             causal,
             has_windows,
+            source,
             query,
             key,
             probes,
@@ -277,6 +280,7 @@ impl<'a> Head<'a> {
             query.constants.iter_mut().for_each(|c| *c -= OFF);
         }
         let from = LearnedFrom {
+            source: self.source.clone(),
             sequences: self.train.len(),
             tokens: self.train.iter().map(|s| s.key_places.len()).sum(),
             held_out: self.held_out.len(),
@@ -468,6 +472,7 @@ mod tests {
             held_out: (0..2).map(|_| sequence()).collect(),
             causal: true,
             has_windows: true,
+            source: String::new(),
         };
         let options = LearnOptions::new().steps(24).batch(Some(2)).queries(queries).exact(exact);
         let spec = FeatureSpec::new(Family::Balanced, 4).kernel(Kernel::attention(3));

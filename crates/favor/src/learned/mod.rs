@@ -246,7 +246,8 @@ fn split<T: Scalar>(
     for (raw, held) in all.into_iter().zip(is_held_out(count, options)) {
         if held { held_out.push(raw) } else { train.push(raw) }
     }
-    Ok(HeadData { train, held_out, causal: data.causal, has_windows: queries == keys })
+    let (causal, has_windows, source) = (data.causal, queries == keys, data.source.to_owned());
+    Ok(HeadData { train, held_out, causal, has_windows, source })
 }
 
 /// One sequence of a head, or its pieces if it is the only one.

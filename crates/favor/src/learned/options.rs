@@ -22,12 +22,13 @@ pub struct Calibration<'a, T> {
     pub(super) v: Option<Tensor<'a, T>>,
     pub(super) mask: Option<&'a [bool]>,
     pub(super) causal: bool,
+    pub(super) source: &'a str,
 }
 
 impl<'a, T: Scalar> Calibration<'a, T> {
     /// Queries and keys, each `[sequences, heads, length, dim]`.
     pub fn new(q: Tensor<'a, T>, k: Tensor<'a, T>) -> Self {
-        Self { q, k, v: None, mask: None, causal: false }
+        Self { q, k, v: None, mask: None, causal: false, source: "" }
     }
 
     /// Values, used to measure output errors. Without them, weights are compared.
@@ -47,6 +48,12 @@ impl<'a, T: Scalar> Calibration<'a, T> {
     #[must_use]
     pub fn causal(self, causal: bool) -> Self {
         Self { causal, ..self }
+    }
+
+    /// What the sequences are. The maps keep it: see [`LearnedFrom`](crate::LearnedFrom).
+    #[must_use]
+    pub fn source(self, source: &'a str) -> Self {
+        Self { source, ..self }
     }
 
     pub(super) fn check(&self, exact: ExactKeys) -> Result<()> {

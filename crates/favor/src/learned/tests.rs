@@ -111,6 +111,7 @@ impl Case {
             query.constants.iter_mut().for_each(|c| *c -= OFF);
         }
         let from = LearnedFrom {
+            source: String::new(),
             sequences: 1,
             tokens: LENGTH,
             held_out: 1,

@@ -12,14 +12,19 @@ use serde::{Deserialize, Serialize};
 /// let x: Vec<f32> = (0..4 * 16 * 2).map(|i| (i as f32).sin()).collect();
 /// let t = Tensor::new(&x, [4, 1, 16, 2])?;
 /// let spec = FeatureSpec::new(Family::Balanced, 4).kernel(Kernel::attention(2));
-/// let heads = learn_maps(spec, Calibration::new(t, t), &LearnOptions::new().steps(5))?;
+/// let data = Calibration::new(t, t).source("sines");
+/// let heads = learn_maps(spec, data, &LearnOptions::new().steps(5))?;
 /// let from = heads[0].map.learned().unwrap();
 /// assert_eq!((from.sequences, from.tokens, from.held_out), (3, 48, 1));
+/// assert_eq!(from.source, "sines");
 /// # Ok::<(), favor::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LearnedFrom {
+    /// What the sequences are, as whoever learned from them put it; empty if nothing was said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
     /// The number of sequences learned from.
     pub sequences: usize,
     /// The number of their keys together, without padding.

@@ -77,7 +77,7 @@ pub fn note_from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>> {
 }
 
 fn write(maps: &[FeatureMap], note: Option<Value>) -> Result<Vec<u8>> {
-    let entry = |map: &FeatureMap| Entry { spec: *map.spec(), learned: map.learned().copied() };
+    let entry = |map: &FeatureMap| Entry { spec: *map.spec(), learned: map.learned().cloned() };
     let contents = Contents { maps: maps.iter().map(entry).collect(), note };
     let arrays = maps.iter().enumerate().flat_map(|(i, map)| arrays(i, map)).collect();
     KIND.write(&contents, arrays)
@@ -165,7 +165,7 @@ fn read<H>(file: &File<'_, H>, i: usize, entry: &Entry) -> Result<FeatureMap> {
     let vector = |name: &str| file.f64(&format!("{i}.{name}")).map(|(_, values)| values);
     let matrix = |name: &str| file.matrix(&format!("{i}.{name}"));
     let spec = entry.spec;
-    if let Some(from) = entry.learned {
+    if let Some(from) = entry.learned.clone() {
         let side = |side: &str| projection(file, &format!("{i}.{side}"), spec.kernel);
         let probes = Probes { queries: matrix("probes")?, log_means: vector("probe_logs")? };
         let learned = Learned { query: side("query")?, key: side("key")?, probes, from };

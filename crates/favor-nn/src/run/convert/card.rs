@@ -1,27 +1,17 @@
 //! The model card of a converted model: what was done, and what came of it.
 
-use super::{ConvertRequest, Converted, Source, StageReport, keys_in_words};
+use super::options::name;
+use super::{ConvertRequest, Converted, StageReport, keys_in_words};
 use crate::attention::Attention;
-use std::path::Path;
 
 /// The text of `README.md`.
 pub(super) fn text(request: &ConvertRequest, found: &Converted) -> String {
-    let name = |path: &Path| {
-        path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned())
-    };
-    let model = name(&request.model);
+    let (model, source) = (name(&request.model), request.source.to_string());
     let features = if request.has_maps() {
         let alone = if request.exact_alone { ", switched off" } else { "" };
         format!("{} features per head{alone}, {}", request.features, keys_in_words(request.exact))
     } else {
         "no maps".to_owned()
-    };
-    let source = match &request.source {
-        Source::Texts(files) => {
-            let names: Vec<String> = files.iter().map(|f| name(f)).collect();
-            format!("texts: {}", names.join(", "))
-        }
-        Source::Task(task) => format!("task: {}", name(Path::new(task))),
     };
     let kind = match request.attention {
         Attention::Learned => "learned features".to_owned(),

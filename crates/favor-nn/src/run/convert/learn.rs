@@ -1,6 +1,6 @@
 //! Maps for the layers of a model, made from the queries and keys that it has when it is exact.
 
-use super::options::ConvertRequest;
+use super::options::{ConvertRequest, name};
 use crate::batches::like_length;
 use crate::bert::Bert;
 use crate::layer::{LayerHeads, LayerOptions};
@@ -107,7 +107,8 @@ pub(super) fn maps(
         .steps(steps as usize)
         .cancel(Some(stop))
         .progress(Some(progress));
-    let heads = heads.learn(&layer, &options)?;
+    let source = format!("layer {} of {}, {}", passage.layer, name(&request.model), request.source);
+    let heads = heads.learn(&layer, &options, &source)?;
     let reports = heads.iter().map(|head| head.report).collect();
     Ok((heads.into_iter().map(|head| head.map).collect(), Some(reports)))
 }

@@ -5,7 +5,8 @@ use crate::{Error, Result};
 use favor::ExactKeys;
 use favor::learned::LearnOptions;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::fmt::{self, Display, Formatter};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What the model is shown while it gets used to its new attention.
@@ -15,6 +16,23 @@ pub enum Source {
     Texts(Vec<PathBuf>),
     /// The examples of a task of GLUE or of a file, whose labels are learned again at the end.
     Task(String),
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Texts(files) => {
+                let names: Vec<String> = files.iter().map(|file| name(file)).collect();
+                write!(f, "texts: {}", names.join(", "))
+            }
+            Self::Task(task) => write!(f, "task: {}", name(Path::new(task))),
+        }
+    }
+}
+
+/// The last part of a path.
+pub(super) fn name(path: &Path) -> String {
+    path.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned())
 }
 
 /// How long each stage of a conversion is. A stage of 0 steps is left out.
