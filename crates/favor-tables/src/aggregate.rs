@@ -94,12 +94,31 @@ impl Aggregate {
 }
 
 /// The bytes of one of our aggregate functions, for a codec; `None` for any other function.
+///
+/// ```
+/// use favor_tables::{aggregate_from_bytes, aggregate_to_bytes, aggregates};
+/// # fn example(model: &favor_tables::Model) -> favor_tables::Result<()> {
+/// for function in aggregates("favor", model)? {
+///     let bytes = aggregate_to_bytes(&function).unwrap();
+///     assert_eq!(aggregate_from_bytes(function.name(), &bytes)?, function);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn aggregate_to_bytes(function: &AggregateUDF) -> Option<Vec<u8>> {
     let inner: &dyn std::any::Any = function.inner().as_ref();
     inner.downcast_ref::<Aggregate>().map(|aggregate| aggregate.bytes.clone())
 }
 
 /// The aggregate function that [`aggregate_to_bytes`] was given, under this name.
+///
+/// ```
+/// use favor_tables::{aggregate_from_bytes, datafusion::logical_expr::AggregateUDF};
+/// # fn example(bytes: &[u8]) -> favor_tables::Result<()> {
+/// let function: AggregateUDF = aggregate_from_bytes("favor_sums", bytes)?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn aggregate_from_bytes(name: &str, bytes: &[u8]) -> Result<AggregateUDF> {
     let (arguments, job) = wire::read(Kind::Aggregate, bytes)?;
     Ok(AggregateUDF::from(Aggregate::new(arguments, job)?.named(name.into())))

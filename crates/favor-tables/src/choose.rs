@@ -20,8 +20,16 @@ const METRIC_FEATURES: usize = 1024;
 const METRIC_ROUNDS: usize = 4;
 
 /// Features that were tried on the sample.
+///
+/// ```
+/// # fn example(choice: &favor_tables::FeatureChoice) {
+/// for trial in &choice.candidates {
+///     println!("bandwidth {:.3}: R² {:.4}", trial.bandwidth, trial.score);
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Candidate {
+pub struct FeatureTrial {
     /// Where the features come from.
     pub basis: Basis,
     /// Which kernel they stand for.
@@ -34,7 +42,7 @@ pub struct Candidate {
     pub score: f64,
 }
 
-impl Candidate {
+impl FeatureTrial {
     /// Before anything is known of it.
     fn new(basis: Basis, shape: KernelShape) -> Self {
         Self { basis, shape, bandwidth: 1.0, learned_metric: false, score: f64::NAN }
@@ -42,27 +50,35 @@ impl Candidate {
 }
 
 /// What was tried before features were chosen.
+///
+/// ```
+/// # fn example(model: &favor_tables::Model) {
+/// if let Some(best) = model.info().choice.as_ref().and_then(|choice| choice.best()) {
+///     println!("bandwidth {:.3}: R² {:.4}", best.bandwidth, best.score);
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Choice {
+pub struct FeatureChoice {
     /// Rows of the sample.
     pub rows: usize,
     /// Features of each trial.
     pub features: usize,
     /// All that was tried, in order.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<FeatureTrial>,
 }
 
-impl Choice {
+impl FeatureChoice {
     /// The candidate with the highest score, the first of equal ones.
-    pub fn best(&self) -> Option<&Candidate> {
+    pub fn best(&self) -> Option<&FeatureTrial> {
         self.kinds().first().copied()
     }
 
     /// The best of each kind of features, by score.
-    pub(crate) fn kinds(&self) -> Vec<&Candidate> {
-        let mut best: Vec<&Candidate> = vec![];
+    pub(crate) fn kinds(&self) -> Vec<&FeatureTrial> {
+        let mut best: Vec<&FeatureTrial> = vec![];
         for candidate in &self.candidates {
-            let kind = |c: &Candidate| (c.basis, c.shape, c.learned_metric);
+            let kind = |c: &FeatureTrial| (c.basis, c.shape, c.learned_metric);
             match best.iter_mut().find(|c| kind(c) == kind(candidate)) {
                 Some(own) if own.score < candidate.score => *own = candidate,
                 Some(_) => {}
@@ -135,10 +151,10 @@ impl<'a> Trials<'a> {
     /// be told are left out: a file cannot hold NaN.
     fn scored(
         &self,
-        candidates: Vec<Candidate>,
-        trial: &(dyn Fn(&Candidate) -> DesignSpec + Sync),
-    ) -> Result<Vec<Candidate>> {
-        let one = |mut candidate: Candidate| {
+        candidates: Vec<FeatureTrial>,
+        trial: &(dyn Fn(&FeatureTrial) -> DesignSpec + Sync),
+    ) -> Result<Vec<FeatureTrial>> {
+        let one = |mut candidate: FeatureTrial| {
             let (_, sums) = self.summed(&trial(&candidate))?;
             let found = sums.score()?.filter(|found| found.score.is_finite());
             Ok(found.map(|found| {
@@ -162,7 +178,11 @@ impl<'a> Trials<'a> {
     /// The design with a bandwidth for each number of the vectors, inverse to the slope of the fitted
     /// function along it, where the folds find it better than one bandwidth. Slopes are those of the best
     /// design so far, so that a round begins where the one before ended.
-    pub(crate) fn learn_metric(&self, spec: DesignSpec, choice: &mut Choice) -> Result<DesignSpec> {
+    pub(crate) fn learn_metric(
+        &self,
+        spec: DesignSpec,
+        choice: &mut FeatureChoice,
+    ) -> Result<DesignSpec> {
         let (basis, shape) = (spec.basis, spec.shape);
         let width = spec.bandwidth_of(0);
         let mut best = self.fitted(spec.clone().features(METRIC_FEATURES.min(spec.features)))?;
@@ -177,11 +197,11 @@ impl<'a> Trials<'a> {
                 let trial = self.fitted(stretched.clone().bandwidths(scaled))?;
                 let score = trial.score;
                 if score.is_finite() {
-                    choice.candidates.push(Candidate {
+                    choice.candidates.push(FeatureTrial {
                         bandwidth: factor * width,
                         learned_metric: true,
                         score,
-                        ..Candidate::new(basis, shape)
+                        ..FeatureTrial::new(basis, shape)
                     });
                 }
                 if score > best.score {
@@ -211,17 +231,17 @@ impl<'a> Trials<'a> {
         basis: Option<Basis>,
         shape: Option<KernelShape>,
         bandwidth: Option<f64>,
-    ) -> Result<(DesignSpec, Choice)> {
+    ) -> Result<(DesignSpec, FeatureChoice)> {
         let features = TRIAL_FEATURES.min(spec.features);
-        let mut choice = Choice { rows: self.rows.rows(), features, candidates: vec![] };
+        let mut choice = FeatureChoice { rows: self.rows.rows(), features, candidates: vec![] };
         let with =
-            |c: &Candidate| spec.clone().basis(c.basis).shape(c.shape).bandwidth(c.bandwidth);
+            |c: &FeatureTrial| spec.clone().basis(c.basis).shape(c.shape).bandwidth(c.bandwidth);
         // A linear part of many columns would cost more than the features that are compared.
         let linear = spec.linear && 4 * self.moments.dim() <= features;
-        let trial = |c: &Candidate| with(c).features(features).linear(linear);
+        let trial = |c: &FeatureTrial| with(c).features(features).linear(linear);
         let kinds = kinds(basis, shape);
         if let ([(basis, shape)], Some(bandwidth)) = (&kinds[..], bandwidth) {
-            let only = Candidate { bandwidth, ..Candidate::new(*basis, *shape) };
+            let only = FeatureTrial { bandwidth, ..FeatureTrial::new(*basis, *shape) };
             return Ok((with(&only), choice));
         }
         let variance = self.moments.covariance();
@@ -237,7 +257,8 @@ impl<'a> Trials<'a> {
                 // Near what was best so far.
                 (None, Some(near)) => [1.0, 0.6, 1.7].map(|f| rounded(f * near)).to_vec(),
             };
-            let candidate = |bandwidth| Candidate { bandwidth, ..Candidate::new(basis, shape) };
+            let candidate =
+                |bandwidth| FeatureTrial { bandwidth, ..FeatureTrial::new(basis, shape) };
             let score =
                 |widths: Vec<f64>| self.scored(widths.into_iter().map(candidate).collect(), &trial);
             let mut tried = score(widths)?;
@@ -259,7 +280,7 @@ fn rounded(bandwidth: f64) -> f64 {
 }
 
 /// Two more bandwidths: between the best and its neighbours, or beyond it at an end.
-fn between(tried: &[Candidate]) -> Vec<f64> {
+fn between(tried: &[FeatureTrial]) -> Vec<f64> {
     let mut widths: Vec<f64> = tried.iter().map(|c| c.bandwidth).collect();
     widths.sort_by(f64::total_cmp);
     let best = tried.iter().rev().max_by(|a, b| a.score.total_cmp(&b.score));

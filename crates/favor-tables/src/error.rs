@@ -6,9 +6,22 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The result of every fallible function of this crate.
+///
+/// ```
+/// fn rows(path: &std::path::Path) -> favor_tables::Result<u64> {
+///     Ok(favor_tables::Model::load(path)?.info().rows)
+/// }
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation was refused. Every message names what was wrong, where, and what to do.
+///
+/// ```
+/// use favor_tables::{Error, Remedy};
+/// let (column, reason) = ("id".to_owned(), "is of type Binary".to_owned());
+/// let error = Error::Column { column, reason, remedy: Some(Remedy::Ignore) };
+/// assert_eq!(error.to_string(), "column 'id' is of type Binary; leave it out");
+/// ```
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -104,6 +117,10 @@ pub enum Error {
 }
 
 /// What would make a column usable.
+///
+/// ```
+/// assert_eq!(favor_tables::Remedy::Ignore.to_string(), "leave it out");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Remedy {
@@ -136,6 +153,10 @@ fn and_then(remedy: &Option<Remedy>) -> String {
 }
 
 /// A setting of a request.
+///
+/// ```
+/// assert_eq!(favor_tables::Setting::Bandwidth.to_string(), "bandwidth");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Setting {
@@ -191,6 +212,11 @@ impl fmt::Display for Setting {
 }
 
 /// An error of another library. Two are equal when they say the same.
+///
+/// ```
+/// let cause = favor_tables::Cause::new(std::io::Error::other("the disk is full"));
+/// assert_eq!(cause.to_string(), "the disk is full");
+/// ```
 #[derive(Debug, Clone)]
 pub struct Cause(Arc<dyn std::error::Error + Send + Sync>);
 

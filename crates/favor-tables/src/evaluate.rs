@@ -25,6 +25,12 @@ use std::sync::Arc;
 const COMPARED: usize = 1000;
 
 /// What was found.
+///
+/// ```
+/// # fn example(found: &favor_tables::Evaluation) {
+/// println!("{} {:.3} on {} rows", found.score_name, found.score, found.rows);
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Evaluation {
     /// The name of the scores, as in accuracy.
@@ -48,6 +54,13 @@ pub struct Evaluation {
 }
 
 /// Scores on a sample of the table.
+///
+/// ```
+/// # fn example(found: &favor_tables::Evaluation) {
+/// let comparison = &found.comparison;
+/// println!("model {:.3}, exact kernel {:.3}", comparison.model, comparison.exact);
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// Rows of the sample.
@@ -64,6 +77,14 @@ pub struct Comparison {
 
 /// Evaluates a model on a table that has the target; `missing` says what to do with missing values,
 /// what the model does when `None`.
+///
+/// ```
+/// # async fn example(table: &favor_tables::Table, model: &favor_tables::Model, progress: &std::sync::Arc<favor_tables::Progress>) -> favor_tables::Result<()> {
+/// let found = favor_tables::evaluate(table, model, None, progress).await?;
+/// println!("{} {:.3}", found.score_name, found.score);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn evaluate(
     table: &Table,
     model: &Model,
@@ -75,6 +96,14 @@ pub async fn evaluate(
 }
 
 /// What [`evaluate`](evaluate()) gives, with predictions made by the workers of the table's session.
+///
+/// ```
+/// # async fn example(table: &favor_tables::Table, model: &favor_tables::Model, progress: &std::sync::Arc<favor_tables::Progress>) -> favor_tables::Result<()> {
+/// let found = favor_tables::evaluate_on_workers(table, model, None, progress).await?;
+/// println!("{} {:.3}", found.score_name, found.score);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn evaluate_on_workers(
     table: &Table,
     model: &Model,

@@ -51,6 +51,16 @@ pub fn register(session: &SessionContext, prefix: &str, model: &Model) -> Result
 }
 
 /// The aggregates of a model: `{prefix}_moments`, and `{prefix}_sums` or `{prefix}_gram`.
+///
+/// ```
+/// # fn example(model: &favor_tables::Model) -> favor_tables::Result<()> {
+/// let session = favor_tables::session(None);
+/// for function in favor_tables::aggregates("favor", model)? {
+///     session.register_udaf(function);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn aggregates(prefix: &str, model: &Model) -> Result<Vec<AggregateUDF>> {
     let info = &model.info;
     let arguments =
@@ -79,12 +89,27 @@ pub fn aggregates(prefix: &str, model: &Model) -> Result<Vec<AggregateUDF>> {
 }
 
 /// What `favor_moments` gave: the moments of the standardised vectors.
+///
+/// ```
+/// # fn example(bytes: &[u8]) -> favor_tables::Result<()> {
+/// println!("{} rows", favor_tables::moments(bytes)?.count());
+/// # Ok(())
+/// # }
+/// ```
 pub fn moments(bytes: &[u8]) -> Result<Moments> {
     Ok(MomentsState::from_bytes(bytes)?.vectors)
 }
 
 /// What `favor_sums` gave: the sums (`None` over no rows), the number of rows of positive weight, and
 /// their weight.
+///
+/// ```
+/// # fn example(bytes: &[u8]) -> favor_tables::Result<()> {
+/// let (sums, rows, weight) = favor_tables::sums(bytes)?;
+/// println!("{rows} rows of weight {weight}");
+/// # Ok(())
+/// # }
+/// ```
 pub fn sums(bytes: &[u8]) -> Result<(Option<KeySums>, u64, f64)> {
     let state = SumsState::from_bytes(bytes)?;
     Ok((state.sums, state.rows, state.weight))

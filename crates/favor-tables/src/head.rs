@@ -81,7 +81,7 @@ impl std::str::FromStr for TableHead {
     fn from_str(name: &str) -> Result<Self, String> {
         Self::all().find(|head| head.name() == name).ok_or_else(|| {
             let names: Vec<&str> = Self::all().map(Self::name).collect();
-            format!("give one of {}", names.join(", "))
+            favor::unknown_name(name, &names)
         })
     }
 }

@@ -6,6 +6,7 @@ use crate::choose::{Trials, Truth};
 use crate::head::TableHead;
 use crate::model::{Linear, ModelInfo};
 use crate::normal::normal_quantile;
+use favor::learn::metrics::ReliabilityBin;
 use favor::learn::{HeadKind, Task, argmax};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,14 @@ pub(crate) const INTERVALS: [f64; 3] = [50.0, 80.0, 95.0];
 const BINS: usize = 15;
 
 /// How good predictions are; what does not apply is missing.
+///
+/// ```
+/// # fn example(model: &favor_tables::Model) {
+/// if let Some(accuracy) = model.info().judgement.as_ref().and_then(|found| found.accuracy) {
+///     println!("accuracy {accuracy:.3}");
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Judgement {
@@ -32,25 +41,13 @@ pub struct Judgement {
     /// Classes: the mean distance of probabilities from frequencies.
     pub calibration_error: Option<f64>,
     /// Classes: probabilities and frequencies.
-    pub reliability: Vec<Reliability>,
+    pub reliability: Vec<ReliabilityBin>,
     /// Numbers: the root of the mean squared error.
     pub rmse: Option<f64>,
     /// Numbers: the explained share of the variance.
     pub r2: Option<f64>,
     /// Gaussian processes: intervals in percent, and the share of targets inside of them.
     pub coverage: Vec<(f64, f64)>,
-}
-
-/// Rows with about the same probability: of the second of two classes, or of the predicted one of
-/// more.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Reliability {
-    /// The weight of the rows.
-    pub weight: f64,
-    /// The mean probability.
-    pub probability: f64,
-    /// How often it came true.
-    pub frequency: f64,
 }
 
 /// Judges predictions of classes as they come.
@@ -110,10 +107,14 @@ impl ClassJudge {
     pub(crate) fn finish(&self) -> Judgement {
         let mean = |sum: f64| (self.weight > 0.0).then(|| sum / self.weight);
         let filled = self.bins.iter().filter(|b| b[0] > 0.0);
-        let reliability: Vec<Reliability> = filled
-            .map(|b| Reliability { weight: b[0], probability: b[1] / b[0], frequency: b[2] / b[0] })
+        let reliability: Vec<ReliabilityBin> = filled
+            .map(|b| ReliabilityBin {
+                weight: b[0],
+                probability: b[1] / b[0],
+                frequency: b[2] / b[0],
+            })
             .collect();
-        let off = |r: &Reliability| r.weight * (r.probability - r.frequency).abs();
+        let off = |r: &ReliabilityBin| r.weight * (r.probability - r.frequency).abs();
         Judgement {
             rows: self.rows,
             accuracy: mean(self.right),

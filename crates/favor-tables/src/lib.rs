@@ -65,14 +65,14 @@ mod wire;
 mod write_table;
 
 pub use aggregate::{aggregate_from_bytes, aggregate_to_bytes};
-pub use choose::{Candidate, Choice};
+pub use choose::{FeatureChoice, FeatureTrial};
 pub use encode::{Column, ColumnKind, Encoder, Missing, NumberEncoding};
 pub use error::{Cause, Error, Remedy, Result, Setting};
 pub use evaluate::{Comparison, Evaluation, evaluate, evaluate_on_workers};
 pub use fit::{FitRequest, fit, fit_like, subtract, update};
 pub use functions::{aggregates, moments, register, sums};
 pub use head::TableHead;
-pub use judge::{Judgement, Reliability};
+pub use judge::Judgement;
 pub use model::{Class, Drift, Model, ModelInfo, Shift};
 pub use predict::{PredictOptions, Predictor};
 pub use predictions::{Predictions, predict, predict_on_workers, predicted_columns};
@@ -88,13 +88,19 @@ pub use write_table::{write_csv, write_table};
 
 // What the arguments and results of this crate are made of.
 pub use datafusion;
+pub use favor::learn::metrics::ReliabilityBin;
 pub use favor::learn::{
-    Bandwidth, Basis, Comparison as TwoSamples, Curve, Design, GramSums, HeadKind, KernelShape,
-    RidgeReport, Scaling, Search, Task, Trial,
+    Bandwidth, Basis, Curve, Design, GramSums, HeadKind, KernelShape, RidgeReport, Scaling, Search,
+    Task, Trial, TwoSampleTest,
 };
 pub use favor::{Coupling, Family};
 
 /// A runtime with this many threads, all cores by default, for the asynchronous functions.
+///
+/// ```
+/// assert_eq!(favor_tables::runtime(Some(2))?.block_on(async { 1 + 1 }), 2);
+/// # Ok::<(), favor_tables::Error>(())
+/// ```
 pub fn runtime(threads: Option<usize>) -> Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = threads {

@@ -52,6 +52,15 @@ impl PredictOptions {
 }
 
 /// A model made ready to predict.
+///
+/// ```
+/// use favor_tables::{PredictOptions, Predictor, datafusion::arrow::array::ArrayRef};
+/// # fn example(model: &favor_tables::Model, columns: &[ArrayRef]) -> favor_tables::Result<()> {
+/// // The columns are in the order of `model.info().encoder.names()`.
+/// let predictions = Predictor::new(model, &PredictOptions::default())?.predict(columns)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Predictor {
     model: Model,

@@ -16,12 +16,32 @@ use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 
 /// The columns of predictions, and the batches as they come.
+///
+/// ```
+/// use futures::TryStreamExt;
+/// # async fn example((_, mut batches): favor_tables::Predictions) -> favor_tables::Result<()> {
+/// while let Some(batch) = batches.try_next().await? {
+///     println!("{} rows", batch.num_rows());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub type Predictions = (SchemaRef, BoxStream<'static, Result<RecordBatch>>);
 
 /// Predictions in the order of the table: a session of one worker reads it, all cores predict.
 ///
 /// Rows come in the order in which the table's session gives them: open the table in
 /// [`session(Some(1))`](crate::session) to keep that of the files.
+///
+/// ```
+/// use favor_tables::{PredictOptions, predict, write_table};
+/// # async fn example(table: &favor_tables::Table, model: &favor_tables::Model, progress: &std::sync::Arc<favor_tables::Progress>) -> favor_tables::Result<()> {
+/// let options = PredictOptions::default().keep(["id"]);
+/// let (schema, batches) = predict(table, model, &options, progress).await?;
+/// write_table(std::path::Path::new("predictions.parquet"), &schema, batches).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn predict(
     table: &Table,
     model: &Model,
@@ -68,6 +88,15 @@ pub async fn predict(
 
 /// What [`predict`] gives, but made by the workers of the table's session: what comes back is the
 /// predictions and the columns to keep, not the table. A cluster gives the rows in any order.
+///
+/// ```
+/// use favor_tables::{PredictOptions, predict_on_workers};
+/// # async fn example(table: &favor_tables::Table, model: &favor_tables::Model, progress: &std::sync::Arc<favor_tables::Progress>) -> favor_tables::Result<()> {
+/// let options = PredictOptions::default().keep(["id"]);
+/// let (schema, batches) = predict_on_workers(table, model, &options, progress).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn predict_on_workers(
     table: &Table,
     model: &Model,
@@ -94,6 +123,15 @@ pub async fn predict_on_workers(
 
 /// The columns that predictions have: those to keep, then their own. All that is needed must be in the
 /// table.
+///
+/// ```
+/// use favor_tables::{PredictOptions, predicted_columns};
+/// # fn example(table: &favor_tables::Table, model: &favor_tables::Model) -> favor_tables::Result<()> {
+/// let schema = predicted_columns(table, model, &PredictOptions::default())?;
+/// println!("{} columns", schema.fields().len());
+/// # Ok(())
+/// # }
+/// ```
 pub fn predicted_columns(
     table: &Table,
     model: &Model,

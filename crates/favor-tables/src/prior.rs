@@ -4,6 +4,11 @@ use crate::{Error, Result, Setting};
 use serde::{Deserialize, Serialize};
 
 /// How likely the classes are held to be before a row is seen.
+///
+/// ```
+/// use favor_tables::Prior;
+/// assert_eq!("yes=0.3".parse(), Ok(Prior::Given(vec![("yes".into(), 0.3)])));
+/// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub enum Prior {
     /// As frequent as in the table.

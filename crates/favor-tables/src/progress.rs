@@ -4,6 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Rows done in the current pass. Shared with whoever shows it.
+///
+/// ```
+/// let (stage, rows) = favor_tables::Progress::default().now();
+/// assert_eq!((stage.total, rows), (None, 0));
+/// ```
 #[derive(Debug, Default)]
 pub struct Progress {
     rows: AtomicU64,
@@ -11,6 +16,16 @@ pub struct Progress {
 }
 
 /// A pass over the table.
+///
+/// ```
+/// # fn example(progress: &favor_tables::Progress) {
+/// let (stage, rows) = progress.now();
+/// match stage.total {
+///     Some(total) => println!("{}: {rows} of {total} rows", stage.name),
+///     None => println!("{}: {rows} rows", stage.name),
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stage {
     /// What it does, as in "moments".

@@ -1,6 +1,6 @@
 //! Models and evaluations as text for a person.
 
-use crate::choose::Choice;
+use crate::choose::FeatureChoice;
 use crate::encode::{ColumnKind, FOLDS, Missing};
 use crate::evaluate::Evaluation;
 use crate::head::TableHead;
@@ -177,7 +177,7 @@ fn importance_text(info: &ModelInfo) -> String {
 }
 
 /// The best bandwidth of each kind of features, the best kind first, and which of them was chosen.
-fn choice_text(choice: &Choice) -> String {
+fn choice_text(choice: &FeatureChoice) -> String {
     let mut out = format!(
         "the best of {} on a sample of {} rows, {} features each, by folds:\n",
         choice.candidates.len(),

@@ -15,6 +15,12 @@ use std::path::{Path, PathBuf};
 const TYPED_ROWS: usize = 10_000;
 
 /// A table to read.
+///
+/// ```
+/// use favor_tables::Source;
+/// let files = Source::Files(vec!["logs/*.parquet".into()]);
+/// let query = Source::Sql("select a, b from 'x.parquet' where a > 0".into());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// Files, globs, folders, or addresses of an object store; all of one format.
@@ -47,6 +53,10 @@ impl Source {
 }
 
 /// A session of the query engine with this many workers, all cores by default.
+///
+/// ```
+/// let session = favor_tables::session(Some(2)); // two workers
+/// ```
 pub fn session(threads: Option<usize>) -> SessionContext {
     let mut config = SessionConfig::new();
     if let Some(threads) = threads {
@@ -56,6 +66,17 @@ pub fn session(threads: Option<usize>) -> SessionContext {
 }
 
 /// A table that can be read in batches, and what is needed to explain its errors.
+///
+/// ```
+/// use favor_tables::{Source, Table, session};
+/// # async fn example() -> favor_tables::Result<()> {
+/// let table = Table::open(&session(None), &Source::Files(vec!["rows.csv".into()])).await?;
+/// for (name, data_type) in table.columns() {
+///     println!("{name}: {data_type}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Table {
     /// The rows.

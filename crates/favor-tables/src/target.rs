@@ -11,6 +11,14 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The column that is predicted.
+///
+/// ```
+/// # fn example(model: &favor_tables::Model) {
+/// if let Some(target) = &model.info().target {
+///     println!("{} of type {}", target.name, target.data_type);
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// Its name.

@@ -52,6 +52,14 @@ impl Part {
 type Wanted = (bool, Option<f64>, Option<usize>);
 
 /// The scalar function `{prefix}_predict` of a model.
+///
+/// ```
+/// # fn example(model: &favor_tables::Model) -> favor_tables::Result<()> {
+/// let session = favor_tables::session(None);
+/// session.register_udf(favor_tables::predict_function("favor", model)?); // favor_predict
+/// # Ok(())
+/// # }
+/// ```
 pub fn predict_function(prefix: &str, model: &Model) -> Result<ScalarUDF> {
     part_function(prefix, Part::Prediction, model)
 }
@@ -62,11 +70,30 @@ pub(crate) fn part_function(prefix: &str, part: Part, model: &Model) -> Result<S
 }
 
 /// The scalar function that gives all columns of the predictions, as a struct.
+///
+/// ```
+/// use favor_tables::{PredictOptions, predict_columns_function};
+/// # fn example(model: &favor_tables::Model) -> favor_tables::Result<()> {
+/// let options = PredictOptions::default().probabilities(true);
+/// let function = predict_columns_function(model, &options)?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn predict_columns_function(model: &Model, options: &PredictOptions) -> Result<ScalarUDF> {
     Ok(ScalarUDF::from(PredictColumns::new(Predictor::new(model, options)?)?))
 }
 
 /// The bytes of one of our scalar functions, for a codec; `None` for any other function.
+///
+/// ```
+/// use favor_tables::{predict_function, scalar_from_bytes, scalar_to_bytes};
+/// # fn example(model: &favor_tables::Model) -> favor_tables::Result<()> {
+/// let function = predict_function("favor", model)?;
+/// let bytes = scalar_to_bytes(&function).unwrap();
+/// assert_eq!(scalar_from_bytes(function.name(), &bytes)?, function);
+/// # Ok(())
+/// # }
+/// ```
 pub fn scalar_to_bytes(function: &ScalarUDF) -> Option<Vec<u8>> {
     let inner: &dyn std::any::Any = function.inner().as_ref();
     let predict = inner.downcast_ref::<Predict>().map(|f| &f.bytes);
@@ -74,6 +101,14 @@ pub fn scalar_to_bytes(function: &ScalarUDF) -> Option<Vec<u8>> {
 }
 
 /// The function that [`scalar_to_bytes`] was given, under this name.
+///
+/// ```
+/// use favor_tables::{datafusion::logical_expr::ScalarUDF, scalar_from_bytes};
+/// # fn example(bytes: &[u8]) -> favor_tables::Result<()> {
+/// let function: ScalarUDF = scalar_from_bytes("favor_predict", bytes)?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn scalar_from_bytes(name: &str, bytes: &[u8]) -> Result<ScalarUDF> {
     if wire::kind_of(bytes) == Ok(Kind::PredictColumns) {
         let (wanted, model): (Wanted, Vec<u8>) = wire::read(Kind::PredictColumns, bytes)?;

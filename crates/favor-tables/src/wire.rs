@@ -5,6 +5,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Grows with every change of what functions or their states have in their bytes.
+///
+/// ```
+/// println!("functions of version {}", favor_tables::WIRE_VERSION);
+/// ```
 pub const WIRE_VERSION: u8 = 4;
 
 /// What bytes are. The numbers are written: never give one to another kind.

@@ -61,6 +61,15 @@ impl Sink {
 }
 
 /// Writes batches to a file that ends in .parquet, .csv or .arrow. Gives the number of rows.
+///
+/// ```
+/// use favor_tables::{Predictions, write_table};
+/// # async fn example((schema, batches): Predictions) -> favor_tables::Result<()> {
+/// let rows = write_table(std::path::Path::new("out.parquet"), &schema, batches).await?;
+/// println!("{rows} rows");
+/// # Ok(())
+/// # }
+/// ```
 pub async fn write_table<E: From<Error>>(
     path: &Path,
     schema: &SchemaRef,
@@ -86,6 +95,14 @@ pub async fn write_table<E: From<Error>>(
 }
 
 /// Writes batches as CSV to an open output. The inner result is that of the output.
+///
+/// ```
+/// use favor_tables::{Predictions, write_csv};
+/// # async fn example((_, batches): Predictions) -> Result<(), Box<dyn std::error::Error>> {
+/// write_csv(std::io::stdout(), batches).await??;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn write_csv<E>(
     out: impl Write + Send,
     mut batches: BoxStream<'_, std::result::Result<RecordBatch, E>>,

@@ -22,6 +22,11 @@ use serde::{Deserialize, Serialize};
 use slot::{Absent, BLOCK, Slot};
 
 /// What to do where a value is missing: null, NaN, or a text that the model has not seen.
+///
+/// ```
+/// use favor_tables::Missing;
+/// assert_eq!("drop".parse(), Ok(Missing::Drop));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Missing {
     /// Refuse, naming the column.
@@ -57,6 +62,11 @@ impl std::str::FromStr for Missing {
 }
 
 /// How columns of numbers are encoded.
+///
+/// ```
+/// use favor_tables::NumberEncoding;
+/// assert_eq!("rank".parse(), Ok(NumberEncoding::Rank));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum NumberEncoding {
     /// As they are.
@@ -84,6 +94,15 @@ impl std::str::FromStr for NumberEncoding {
 }
 
 /// What a column holds and how it becomes numbers.
+///
+/// ```
+/// use favor_tables::ColumnKind;
+/// # fn example(column: &favor_tables::Column) {
+/// if let ColumnKind::Text { categories } = &column.kind {
+///     println!("{}: {}", column.name, categories.join(", "));
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ColumnKind {
@@ -119,6 +138,14 @@ pub enum ColumnKind {
 }
 
 /// A column that predictions are made from.
+///
+/// ```
+/// # fn example(model: &favor_tables::Model) {
+/// for column in &model.info().encoder.columns {
+///     println!("{} becomes {} numbers", column.name, column.width());
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Column {
     /// Its name in the table.
@@ -199,6 +226,13 @@ pub(crate) fn is_text(data_type: &DataType) -> bool {
 }
 
 /// How the columns of a table become vectors.
+///
+/// ```
+/// # fn example(model: &favor_tables::Model) {
+/// let encoder = &model.info().encoder;
+/// println!("{:?} become {} numbers", encoder.names(), encoder.width());
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Encoder {
     /// The columns, in the order of the vectors.

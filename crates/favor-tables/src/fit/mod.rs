@@ -10,7 +10,7 @@ mod survey;
 pub use request::FitRequest;
 
 use crate::bandwidth::{SampleReader, kernel, search};
-use crate::choose::{Choice, Trials};
+use crate::choose::{FeatureChoice, Trials};
 use crate::encode::{Encoder, Missing, NumberEncoding};
 use crate::head::TableHead;
 use crate::model::{Drift, Estimator, LinearParts, Model, ModelInfo, Nw};
@@ -27,6 +27,15 @@ use passes::Passes;
 use std::sync::Arc;
 
 /// Fits a model to a table.
+///
+/// ```
+/// use favor_tables::{FitRequest, fit};
+/// # async fn example(table: &favor_tables::Table, progress: &std::sync::Arc<favor_tables::Progress>) -> favor_tables::Result<()> {
+/// let model = fit(table, &FitRequest::of("label").features(512), progress).await?;
+/// println!("{}", model.to_text());
+/// # Ok(())
+/// # }
+/// ```
 pub async fn fit(table: &Table, request: &FitRequest, progress: &Arc<Progress>) -> Result<Model> {
     let task = checks::task(table, request)?;
     let head = checks::head(request, task)?;
@@ -139,7 +148,7 @@ fn design(
         Bandwidth::Fixed(bandwidth) => Some(bandwidth),
         Bandwidth::Auto(_) => None,
     };
-    let (mut spec, mut choice): (DesignSpec, Choice) =
+    let (mut spec, mut choice): (DesignSpec, FeatureChoice) =
         trials.choose(&spec, request.basis, request.kernel, given)?;
     info.bandwidth = given.or(choice.best().map(|c| c.bandwidth)).unwrap_or(1.0);
     if request.learned_metric {
@@ -150,6 +159,15 @@ fn design(
 }
 
 /// Fits a model to a table with the encoders and the map of another, so that the two can be merged.
+///
+/// ```
+/// use favor_tables::{Model, fit_like};
+/// # async fn example(table: &favor_tables::Table, first: &Model, progress: &std::sync::Arc<favor_tables::Progress>) -> favor_tables::Result<()> {
+/// let second = fit_like(table, first, progress).await?;
+/// let both = first.merge(&second)?;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn fit_like(table: &Table, like: &Model, progress: &Arc<Progress>) -> Result<Model> {
     let mut info = like.info.clone();
     info.classes.clear();
@@ -180,6 +198,14 @@ pub async fn fit_like(table: &Table, like: &Model, progress: &Arc<Progress>) -> 
 }
 
 /// The model of the rows that a model has seen and of those of a table, and how these differ.
+///
+/// ```
+/// # async fn example(table: &favor_tables::Table, model: &favor_tables::Model, progress: &std::sync::Arc<favor_tables::Progress>) -> favor_tables::Result<()> {
+/// let (updated, drift) = favor_tables::update(table, model, progress).await?;
+/// println!("{} new rows", drift.rows);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn update(
     table: &Table,
     model: &Model,
@@ -190,6 +216,14 @@ pub async fn update(
 }
 
 /// The model of the rows that a model has seen without those of a table.
+///
+/// ```
+/// # async fn example(table: &favor_tables::Table, model: &favor_tables::Model, progress: &std::sync::Arc<favor_tables::Progress>) -> favor_tables::Result<()> {
+/// let rest = favor_tables::subtract(table, model, progress).await?;
+/// println!("{} rows are left", rest.info().rows);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn subtract(table: &Table, model: &Model, progress: &Arc<Progress>) -> Result<Model> {
     model.subtract(&fit_like(table, model, progress).await?)
 }

@@ -4,6 +4,14 @@ use super::Model;
 use serde::Serialize;
 
 /// How one number of the vectors has moved.
+///
+/// ```
+/// # fn example(drift: &favor_tables::Drift) {
+/// for shift in &drift.shifts {
+///     println!("{} moved by {:.2} standard deviations", shift.name, shift.shift);
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Shift {
     /// The column, with the part of it where a column becomes several numbers.
@@ -15,6 +23,13 @@ pub struct Shift {
 }
 
 /// How rows that come later differ from those that a model has seen.
+///
+/// ```
+/// # fn example(older: &favor_tables::Model, newer: &favor_tables::Model) {
+/// let drift = older.drift(newer);
+/// println!("{} of the numbers have moved", drift.shifts.len());
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Drift {
     /// The new rows.

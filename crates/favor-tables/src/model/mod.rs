@@ -9,7 +9,7 @@ pub use drift::{Drift, Shift};
 pub(crate) use linear::{Linear, LinearParts};
 pub(crate) use nw::{Nw, Part, combine};
 
-use crate::choose::Choice;
+use crate::choose::FeatureChoice;
 use crate::encode::{Encoded, Encoder};
 use crate::head::TableHead;
 use crate::judge::Judgement;
@@ -18,13 +18,20 @@ use crate::states::Sample;
 use crate::target::Target;
 use crate::{Error, Result};
 use favor::diagnose::median;
-use favor::learn::{
-    Comparison as TwoSamples, Curve, Design, GramSums, HeadKind, RidgeReport, Scaling, Task,
-};
+use favor::learn::{Curve, Design, GramSums, HeadKind, RidgeReport, Scaling, Task, TwoSampleTest};
 use favor::{FeatureMap, Matrix, Moments};
 use serde::{Deserialize, Serialize};
 
 /// A class.
+///
+/// ```
+/// # fn example(model: &favor_tables::Model) -> favor_tables::Result<()> {
+/// for class in &model.info().classes {
+///     println!("{}: {} rows", class.label, class.rows);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Class {
     /// Its label, as text.
@@ -36,6 +43,14 @@ pub struct Class {
 }
 
 /// All of a model but its arrays.
+///
+/// ```
+/// # fn example(model: &favor_tables::Model) -> favor_tables::Result<()> {
+/// let info = model.info();
+/// println!("{} head, bandwidth {}, {} rows", info.head, info.bandwidth, info.rows);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelInfo {
@@ -56,7 +71,7 @@ pub struct ModelInfo {
     /// How the bandwidth of a Nadaraya–Watson model was chosen; none when it was given.
     pub curve: Option<Curve>,
     /// What was tried on the sample before the features of another head were chosen.
-    pub choice: Option<Choice>,
+    pub choice: Option<FeatureChoice>,
     /// What the folds say of the features and of the penalty; none for Nadaraya–Watson.
     pub report: Option<RidgeReport>,
     /// What rows of the sample say of heads that have not seen their fold.
@@ -78,6 +93,15 @@ pub struct ModelInfo {
 }
 
 /// A fitted model.
+///
+/// ```
+/// # fn example(first: &favor_tables::Model, second: &favor_tables::Model, path: &std::path::Path) -> favor_tables::Result<()> {
+/// let both = first.merge(second)?; // the second was fitted with the map of the first
+/// both.save(path)?;
+/// println!("{}", both.to_text());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     pub(crate) info: ModelInfo,
@@ -218,7 +242,7 @@ impl Model {
 
     /// Whether the rows of another model, fitted with the map of this one, have the distribution of the
     /// rows of this one: the distance of their mean features and how likely it is by chance.
-    pub fn compare(&self, other: &Self) -> Result<TwoSamples> {
+    pub fn compare(&self, other: &Self) -> Result<TwoSampleTest> {
         match (self.linear(), other.linear()) {
             (Some(own), Some(new)) if own.design == new.design => {
                 Ok(own.sums.compare(&new.sums, self.info.sample_seed)?)

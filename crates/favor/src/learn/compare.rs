@@ -18,7 +18,7 @@ const DRAWS: usize = 10_000;
 
 /// Two sets of rows compared.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Comparison {
+pub struct TwoSampleTest {
     /// The distance of the mean features: 0 for equal distributions, and at most √2.
     pub distance: f64,
     /// Its square without the part that chance has in it; it may be below 0.
@@ -44,7 +44,7 @@ impl GramSums {
     /// assert!(one.compare(&other, 0)?.p_value < 0.01);
     /// # Ok::<(), favor::Error>(())
     /// ```
-    pub fn compare(&self, other: &Self, seed: u64) -> Result<Comparison> {
+    pub fn compare(&self, other: &Self, seed: u64) -> Result<TwoSampleTest> {
         if (self.width(), self.offset()) != (other.width(), other.offset()) {
             return Err(Error::invalid("compare", "the sums are of different designs"));
         }
@@ -64,7 +64,7 @@ impl GramSums {
             Matrix::from_fn(size, size, |i, j| (a.gram[(i, j)] + b.gram[(i, j)]) / (m + n - 2.0));
         let chance = (1.0 / m + 1.0 / n) * crate::linalg::trace(&covariance);
         let p_value = p_value(square / (1.0 / m + 1.0 / n), &covariance, seed)?;
-        Ok(Comparison { distance: square.sqrt(), unbiased_square: square - chance, p_value })
+        Ok(TwoSampleTest { distance: square.sqrt(), unbiased_square: square - chance, p_value })
     }
 }
 

@@ -98,20 +98,20 @@ pub fn mean_auc(
 
 /// How far probabilities are from frequencies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Calibration {
+pub struct Reliability {
     /// The mean distance over the bins, by weight: the expected calibration error.
     pub error: f64,
     /// In ascending order of the probability; those without rows are left out.
-    pub bins: Vec<CalibrationBin>,
+    pub bins: Vec<ReliabilityBin>,
 }
 
-/// Rows of about one probability.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct CalibrationBin {
+/// Rows with about the same probability.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ReliabilityBin {
     /// The mean probability that was stated.
-    pub stated: f64,
-    /// How often it came.
-    pub came: f64,
+    pub probability: f64,
+    /// How often it came true.
+    pub frequency: f64,
     /// The weight of the rows.
     pub weight: f64,
 }
@@ -119,39 +119,39 @@ pub struct CalibrationBin {
 /// Compares stated probabilities with what came, in bins of equal width.
 ///
 /// ```
-/// use favor::learn::metrics::calibration;
-/// let found = calibration(&[0.9, 0.9, 0.9, 0.9], &[true, true, true, false], None, 10)?;
+/// use favor::learn::metrics::reliability;
+/// let found = reliability(&[0.9, 0.9, 0.9, 0.9], &[true, true, true, false], None, 10)?;
 /// assert!((found.error - 0.15).abs() < 1e-12);
 /// # Ok::<(), favor::Error>(())
 /// ```
-pub fn calibration(
+pub fn reliability(
     stated: &[f64],
     came: &[bool],
     weights: Option<&[f64]>,
     bins: usize,
-) -> Result<Calibration> {
+) -> Result<Reliability> {
     check_count("rows", stated.len(), came.len())?;
     check_weights(stated.len(), weights)?;
     let bins = bins.max(1);
-    let mut sums = vec![CalibrationBin { stated: 0.0, came: 0.0, weight: 0.0 }; bins];
+    let mut sums = vec![ReliabilityBin::default(); bins];
     for (i, p) in stated.iter().enumerate() {
         let weight = weights.map_or(1.0, |w| w[i]);
         let bin = &mut sums[((p * bins as f64) as usize).min(bins - 1)];
-        bin.stated += weight * p;
-        bin.came += if came[i] { weight } else { 0.0 };
+        bin.probability += weight * p;
+        bin.frequency += if came[i] { weight } else { 0.0 };
         bin.weight += weight;
     }
     let total: f64 = sums.iter().map(|b| b.weight).sum();
     sums.retain(|b| b.weight > 0.0);
-    let error = sums.iter().map(|b| (b.stated - b.came).abs()).sum::<f64>() / total;
+    let error = sums.iter().map(|b| (b.probability - b.frequency).abs()).sum::<f64>() / total;
     for bin in &mut sums {
-        bin.stated /= bin.weight;
-        bin.came /= bin.weight;
+        bin.probability /= bin.weight;
+        bin.frequency /= bin.weight;
     }
-    Ok(Calibration { error, bins: sums })
+    Ok(Reliability { error, bins: sums })
 }
 
-/// For each row the largest probability and whether its class came: what [`calibration`] of several
+/// For each row the largest probability and whether its class came: what [`reliability`] of several
 /// classes looks at.
 pub fn top_label(probabilities: &Matrix<f64>, classes: &[usize]) -> Result<(Vec<f64>, Vec<bool>)> {
     check_classes(probabilities, classes)?;

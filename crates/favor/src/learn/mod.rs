@@ -72,7 +72,7 @@ pub mod metrics;
 
 pub use bandwidth::{Bandwidth, Curve, Search, Trial, bandwidths, choose_bandwidth, gaussian};
 pub use classifier::KernelClassifier;
-pub use compare::Comparison;
+pub use compare::TwoSampleTest;
 pub use density::KernelDensity;
 pub use design::{Basis, Design, DesignSpec};
 pub use exact::exact_ridge;
