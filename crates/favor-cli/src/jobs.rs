@@ -16,7 +16,7 @@ const JOBS: &[(&str, &[&str])] = &[
     ("Transformers", &["convert", "embed", "finetune", "pretrain"]),
     ("Speech", &["asr"]),
     ("Experiments", &["reproduce", "bench"]),
-    ("Shell", &["completions", "man"]),
+    ("Help and shell", &["help", "completions", "man"]),
 ];
 
 /// The form of the help: clap lists subcommands in one block, so the blocks are written here.

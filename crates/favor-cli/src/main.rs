@@ -7,6 +7,7 @@ mod list;
 mod optional;
 mod routed;
 mod terminal;
+mod topics;
 mod usage;
 #[cfg(feature = "tables")]
 mod words;
@@ -22,20 +23,20 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Random features that turn the softmax and Gaussian kernels into linear-time products.
 #[derive(Debug, Parser)]
 #[command(name = "favor", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
 #[command(after_help = after_help())]
 struct Cli {
+    /// Show no progress bars; they are hidden anyway where standard error is not a terminal
+    #[arg(short, long, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: commands::Command,
 }
 
 /// What stands below the help.
 fn after_help() -> String {
-    format!("{}\n\n{}\n\n{ENVIRONMENT}", optional::after_help(), failure::EXIT_CODES)
+    [optional::after_help(), topics::list(), topics::environment()].join("\n\n")
 }
-
-const ENVIRONMENT: &str = "Environment:
-  FAVOR_DATA  folder that holds the data sets
-  NO_COLOR    if set, disables colours";
 
 /// The command as clap knows it, with its subcommands by job.
 fn command() -> clap::Command {
@@ -47,7 +48,10 @@ fn command() -> clap::Command {
 fn main() -> ExitCode {
     let parsed = command().try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
     match parsed {
-        Ok(cli) => failure::exit_code(cli.command.run()),
+        Ok(cli) => {
+            terminal::be_quiet(cli.quiet);
+            failure::exit_code(cli.command.run())
+        }
         Err(error) => usage::explain(&error),
     }
 }

@@ -65,17 +65,21 @@ fn missing_of(optional: &[Optional], argument: &str) -> Option<String> {
     })?;
     Some(format!(
         "this favor was built without '{argument}', which needs the cargo feature '{feature}': \
-         cargo run --release --features {feature} -- {example}"
+         cargo install favor-cli --features {feature} (from a clone: cargo run --release --features \
+         {feature} -- {example})"
     ))
 }
 
 fn after_help_of(optional: &[Optional]) -> String {
-    let mut text = "Start with:  favor demo\nHelp on a command:  favor help COMMAND".to_owned();
+    let mut text =
+        "Start with:  favor demo\nHelp on a command or topic:  favor help NAME".to_owned();
     for o in optional.iter().filter(|o| !o.built) {
         text.push_str(&format!(
-            "\n\nNot in this build: {} ({}).\nTo get them:  cargo run --release --features {} --",
+            "\n\nNot in this build: {} ({}).\nTo get them:  cargo install favor-cli --features {} \
+             (from a clone: cargo run --release --features {} --)",
             o.subcommands.join(", "),
             o.about,
+            o.feature,
             o.feature
         ));
     }
@@ -97,11 +101,11 @@ mod tests {
         };
         let line = missing_of(&[optional(false)], "sing").unwrap();
         assert!(line.contains("built without 'sing'"), "{line}");
-        assert!(line.ends_with("cargo run --release --features extra -- sing …"), "{line}");
+        assert!(line.ends_with("cargo run --release --features extra -- sing …)"), "{line}");
         let line = missing_of(&[optional(false)], "chess").unwrap();
         assert!(line.contains("built without 'play chess'"), "{line}");
         let line = missing_of(&[optional(false)], "--loud").unwrap();
-        assert!(line.ends_with("cargo run --release --features extra -- …"), "{line}");
+        assert!(line.ends_with("cargo run --release --features extra -- …)"), "{line}");
         assert_eq!(missing_of(&[optional(false)], "walk"), None);
         assert_eq!(missing_of(&[optional(true)], "sing"), None);
         assert!(after_help_of(&[optional(false)]).contains("dance, sing, play chess (amusements)"));

@@ -2,9 +2,25 @@
 
 use crate::failure::{Failure, Outcome};
 use favor_io::progress::Tick;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether progress is hidden.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn be_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Where progress is drawn: indicatif hides it if standard error is not a terminal.
+pub(crate) fn progress_target() -> ProgressDrawTarget {
+    if QUIET.load(Ordering::Relaxed) {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr()
+    }
+}
 
 /// Set by Ctrl-C.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -31,7 +47,7 @@ pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
     pub(crate) fn new(what: &'static str) -> Self {
-        let bar = ProgressBar::new(0);
+        let bar = ProgressBar::with_draw_target(Some(0), progress_target());
         let template = "{prefix} [{bar:30}] {pos}/{len} {wide_msg} {eta}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));

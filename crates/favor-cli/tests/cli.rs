@@ -93,8 +93,8 @@ fn help_is_grouped_by_job() {
     for part in [
         "\nFeatures and attention:\n  demo",
         "\nExperiments:\n  reproduce",
-        "\nShell:\n  completions",
-        "\nOptions:\n  -h, --help",
+        "\nHelp and shell:\n  help",
+        "\nOptions:\n  -q, --quiet",
         "\nExit codes:\n  0 ",
         "\n  130  stopped by Ctrl-C",
     ] {
@@ -102,6 +102,33 @@ fn help_is_grouped_by_job() {
     }
     assert_eq!(help.contains("\nTables:\n  fit"), cfg!(feature = "tables"), "{help}");
     assert_eq!(help, stdout(&favor(&["help"])));
+}
+
+#[test]
+fn help_is_for_commands_and_topics() {
+    for path in [&["inspect"][..], &["reproduce", "uci"], &["help"]] {
+        let asked = stdout(&favor(&[&["help"], path].concat()));
+        assert_eq!(asked, stdout(&favor(&[path, &["--help"]].concat())), "{path:?}");
+    }
+    let help = stdout(&favor(&["--help"]));
+    let (_, topics) = help.split_once("\nTopics:\n").unwrap();
+    let names: Vec<&str> = topics
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.split_whitespace().next().unwrap())
+        .collect();
+    assert!(names.contains(&"families") && names.contains(&"exact-keys"), "{names:?}");
+    for name in names {
+        let topic = favor(&["help", name]);
+        assert!(topic.status.success() && stdout(&topic).lines().count() > 3, "{name}");
+        // Readable in a terminal of the width that help has.
+        assert!(stdout(&topic).lines().all(|line| line.chars().count() <= 100), "{name}");
+    }
+    for family in favor::Family::ALL {
+        assert!(stdout(&favor(&["help", "families"])).contains(family.name()), "{family}");
+    }
+    refused(&favor(&["help", "familes"]), &["familes", "families"]);
+    refused(&favor(&["help", "reproduce", "ucy"]), &["ucy", "uci"]);
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub enum Problem {
     #[error("holds several arrays ({}); choose one, as in file:{}", listed(.0), first(.0))]
     NameNeeded(Vec<String>),
     /// No array of the given name.
-    #[error("holds no array {}; it has {}", quoted(.name), listed(.present))]
+    #[error("holds no array {}; it has {}{}", quoted(.name), listed(.present), meant(.name, .present))]
     NameUnknown {
         /// The requested name.
         name: String,
@@ -222,6 +222,12 @@ pub(crate) fn check_finite<T: Copy + Into<f64>>(
 fn shorten(text: &str) -> String {
     let escaped: String = text.chars().take(40).flat_map(char::escape_debug).collect();
     if text.chars().nth(40).is_some() { format!("{escaped}…") } else { escaped }
+}
+
+/// The name that was probably meant, if there is one.
+fn meant(name: &str, present: &[String]) -> String {
+    let present: Vec<&str> = present.iter().map(String::as_str).collect();
+    favor::nearest(name, &present).map_or(String::new(), |near| format!("; did you mean '{near}'?"))
 }
 
 fn quoted(text: &str) -> String {

@@ -21,21 +21,33 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Outcome {
-        let mut all = crate::command().disable_help_subcommand(true);
+        let mut all = crate::command();
         // Only then do commands know their full names.
         all.build();
-        let mut command = &all;
-        for name in &self.path {
-            command = command.find_subcommand(name).ok_or_else(|| unknown(command, name))?;
-        }
         let mut page = Vec::new();
-        Man::new(command.clone()).render(&mut page).map_err(Failure::Print)?;
+        Man::new(find(&mut all, &self.path, &[])?.clone())
+            .render(&mut page)
+            .map_err(Failure::Print)?;
         terminal::print(&String::from_utf8_lossy(&page))
     }
 }
 
-fn unknown(command: &Command, name: &str) -> Error {
-    let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+/// The subcommand of that path. What else could have been meant by a single name is in `others`.
+pub(super) fn find<'c>(
+    mut command: &'c mut Command,
+    path: &[String],
+    others: &[&str],
+) -> Result<&'c mut Command, Error> {
+    for (depth, name) in path.iter().enumerate() {
+        let error = unknown(command, name, if depth == 0 { others } else { &[] });
+        command = command.find_subcommand_mut(name).ok_or(error)?;
+    }
+    Ok(command)
+}
+
+fn unknown(command: &Command, name: &str, others: &[&str]) -> Error {
+    let mut names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+    names.extend(others);
     let reason = optional::missing(name).unwrap_or_else(|| {
         if names.is_empty() {
             format!("'{}' has no further commands", command.get_name())

@@ -7,6 +7,7 @@ mod bench;
 mod cluster;
 mod completions;
 mod demo;
+mod help;
 mod inspect;
 mod learn;
 mod man;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Cluster(cluster::Arguments),
     Completions(completions::Arguments),
     Demo(demo::Arguments),
+    Help(help::Arguments),
     Inspect(inspect::Arguments),
     Learn(learn::Arguments),
     Man(man::Arguments),
@@ -70,6 +72,7 @@ impl Command {
             Self::Cluster(arguments) => arguments.run(),
             Self::Completions(arguments) => arguments.run(),
             Self::Demo(arguments) => arguments.run(),
+            Self::Help(arguments) => arguments.run(),
             Self::Inspect(arguments) => arguments.run(),
             Self::Learn(arguments) => arguments.run(),
             Self::Man(arguments) => arguments.run(),

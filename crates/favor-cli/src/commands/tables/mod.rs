@@ -12,6 +12,7 @@ pub(super) mod subtract;
 pub(super) mod update;
 
 use crate::failure::Failure;
+use crate::terminal;
 use favor_tables::{Progress, Source, Stage};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
@@ -70,7 +71,7 @@ pub(super) fn run<T: Send>(
 
 /// Draws the bar until the work is done. It is hidden when standard error is no terminal.
 fn show(progress: Arc<Progress>, done: &AtomicBool) {
-    let bar = ProgressBar::new_spinner();
+    let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
     let style = |template| ProgressStyle::with_template(template).ok();
     let (known, unknown, elsewhere) = (
         style("{prefix} [{bar:30}] {human_pos}/{human_len} rows {msg} {eta}"),
