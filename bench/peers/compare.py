@@ -1,6 +1,6 @@
 """Public implementations of random-feature attention beside ours, on the same q, k, v.
 
-Writes docs/peers.md and the shared summary in README.md. Run by `cargo xtask peers`.
+Writes docs/peers.md. Run by `cargo xtask peers`.
 """
 
 import argparse
@@ -228,7 +228,6 @@ def main() -> None:
     summary = report.summary(results, setting)
     text = report.document(results, setting, summary, machine(), versions(public))
     (ROOT / "docs/peers.md").write_text(text)
-    report.insert_summary(ROOT / "README.md", summary)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import math
 from pathlib import Path
 
-OPEN, CLOSE = "<!-- shared: peers -->", "<!-- end -->"
 PERFORMER = "performer-pytorch"
 WITHOUT = "performer-pytorch, eps = 0"
 BEST = "ours, balanced"
@@ -29,9 +28,7 @@ Written by `cargo xtask peers`; do not edit by hand. The programs are in `bench/
 
 ## In short
 
-{OPEN}
-{summary}{CLOSE}
-
+{summary}
 ## Padding
 
 How far the outputs of 192 valid tokens move, relative to their norm, when 64 masked tokens are
@@ -97,7 +94,7 @@ substitutes `torch.linalg.qr`; otherwise its `Favor` feature map would not run w
 
 
 def summary(results: dict, setting: dict) -> str:
-    """The table that the README shows too."""
+    """The most important figures."""
     who = [name for name in results["padding"] if name != "ours, Pos (FAVOR+)"]
     rows = [
         ("valid outputs move when padding is appended", worst(results["padding"], who)),
@@ -114,15 +111,6 @@ def summary(results: dict, setting: dict) -> str:
     lines = [line(["", *who]), line(["---"] * (len(who) + 1))]
     lines += [line([title, *map(number, values)]) for title, values in rows]
     return "\n".join(lines) + "\n"
-
-
-def insert_summary(path: Path, text: str) -> None:
-    """Puts the summary between the marks in another document."""
-    document = path.read_text()
-    if OPEN not in document:
-        return
-    head, rest = document.split(OPEN, 1)
-    path.write_text(f"{head}{OPEN}\n{text}{CLOSE}{rest.split(CLOSE, 1)[1]}")
 
 
 def plain_table(table: dict, corner: str) -> str:

@@ -29,7 +29,26 @@ pub(crate) fn check() -> Outcome {
         let found = faults_of(member, &files, &unpublished);
         faults.extend(found.into_iter().map(|fault| format!("{name}: {fault}")));
     }
+    faults.extend(versions_of_documents(&members)?);
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
+}
+
+/// Documents that state another version than the crates.
+fn versions_of_documents(members: &[Member]) -> Result<Vec<String>, String> {
+    let Some(version) = members.first().map(|m| &m.version) else { return Ok(vec![]) };
+    let lines = [
+        ("CITATION.cff", format!("version: {version}")),
+        ("CHANGELOG.md", format!("## [{version}]")),
+    ];
+    let mut faults = vec![];
+    for (file, start) in lines {
+        let text = std::fs::read_to_string(places::root().join(file));
+        let text = text.map_err(|e| format!("{file}: {e}"))?;
+        if !text.lines().any(|line| line.starts_with(&start)) {
+            faults.push(format!("{file} has no line '{start}'"));
+        }
+    }
+    Ok(faults)
 }
 
 /// Makes the archives as they would be uploaded, without compiling what is in them.

@@ -35,6 +35,12 @@ fn wheel(steps: &mut Steps) -> Outcome {
         let _ = std::fs::remove_dir_all(&folder);
         wheel::build(&packages, Profile::Release, &folder)
     })?;
+    let name = wheel.file_name().unwrap_or_default().to_string_lossy();
+    if cfg!(target_os = "linux") && !name.contains("manylinux") {
+        return Err(format!(
+            "{name} is not a manylinux wheel: other systems may lack its libraries"
+        ));
+    }
     let installed = steps.run("installation", || Installed::of(&packages, &wheel))?;
     steps.run("python tests", || wheel::test(&installed, &skips))?;
     eprint!("\n{}\n{}\n{}\n", steps.table(), skips.report(), wheel.display());

@@ -9,8 +9,7 @@
 //! ```
 //! ````
 //!
-//! A line `…` in a quote stands for any lines. Beside quotes there are shared passages: what lies
-//! between `<!-- shared: name -->` and `<!-- end -->` must be the same in every document.
+//! A line `…` in a quote stands for any lines.
 
 use crate::places::{self, Profile, Scratch};
 use crate::step::{Outcome, cargo, execute, output};
@@ -20,7 +19,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const OPEN: &str = "<!-- output of `";
-const SHARED: &str = "<!-- shared: ";
 const FENCE: &str = "```";
 const ANYTHING: &str = "…";
 
@@ -34,7 +32,6 @@ struct Quote {
 /// Compares every quote with the output of its command.
 pub(crate) fn check() -> Outcome {
     let mut programs = Programs::build()?;
-    let mut shared: HashMap<String, (PathBuf, String)> = HashMap::new();
     for path in documents()? {
         let text = read(&path)?;
         let lines: Vec<&str> = text.lines().collect();
@@ -51,15 +48,6 @@ pub(crate) fn check() -> Outcome {
                 ));
             }
             eprintln!("{}: `{}`", path.display(), quote.command);
-        }
-        for (name, passage) in passages(&lines) {
-            match shared.get(&name) {
-                Some((other, text)) if *text != passage => {
-                    let (here, there) = (path.display(), other.display());
-                    return Err(format!("the passage '{name}' differs in {here} and {there}"));
-                }
-                _ => shared.insert(name, (path.clone(), passage)),
-            };
         }
     }
     Ok(())
@@ -123,18 +111,6 @@ fn find(lines: &[&str]) -> Result<Vec<Quote>, String> {
         quotes.push(Quote { command: command.into(), start, end: start + length });
     }
     Ok(quotes)
-}
-
-fn passages(lines: &[&str]) -> Vec<(String, String)> {
-    let mut found = vec![];
-    for (number, line) in lines.iter().enumerate() {
-        let name = line.strip_prefix(SHARED).and_then(|r| r.strip_suffix(" -->"));
-        if let Some(name) = name {
-            let body = lines[number + 1..].iter().take_while(|l| **l != "<!-- end -->");
-            found.push((name.to_string(), body.copied().collect::<Vec<_>>().join("\n")));
-        }
-    }
-    found
 }
 
 /// The command and the examples, as the tests build them, and what they have printed.
@@ -210,11 +186,5 @@ mod tests {
         assert!(matches(&["a"], &["a"]));
         assert!(!matches(&["a", "…", "c"], &["a", "b"]));
         assert!(!matches(&["a"], &["a", "b"]));
-    }
-
-    #[test]
-    fn passages_are_found() {
-        let lines = ["x", "<!-- shared: table -->", "1", "2", "<!-- end -->", "y"];
-        assert_eq!(passages(&lines), [("table".to_string(), "1\n2".to_string())]);
     }
 }
