@@ -1,7 +1,6 @@
 """The comparison as Markdown."""
 
 import math
-from pathlib import Path
 
 PERFORMER = "performer-pytorch"
 WITHOUT = "performer-pytorch, eps = 0"
