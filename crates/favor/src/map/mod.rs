@@ -11,7 +11,7 @@ use crate::{Result, Rows};
 pub use learned::LearnedFrom;
 pub(crate) use learned::{Learned, Probes};
 use packed::PackedCache;
-pub(crate) use packed::{Cached, PackedMap, PackedSide, Panels};
+pub(crate) use packed::{Cached, Dense, PackedMap, PackedSide, Panels};
 use serde::{Deserialize, Serialize};
 pub(crate) use side::Block;
 pub use side::{Projection, RowTerm};

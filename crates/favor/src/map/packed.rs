@@ -99,6 +99,9 @@ pub(crate) struct Dense<R> {
     /// The upper triangular matrix with the same `‖Rv‖`: its zeros are not multiplied.
     pub(crate) triangle: Panels<R>,
     pub(crate) gram: Panels<R>,
+    /// −½ for every column of `Rv`, and zeros: its share of the row term.
+    pub(crate) halves: Vec<R>,
+    pub(crate) zeros: Vec<R>,
 }
 
 impl<R: Real> PackedSide<R> {
@@ -132,6 +135,8 @@ impl<R: Real> PackedSide<R> {
         let dense = diagonal.is_none().then(|| Dense {
             triangle: Panels::of_rows(&upper_triangle(transform), LOG2_E.sqrt()),
             gram: Panels::of_rows(&gram, LOG2_E),
+            halves: pad(vec![-0.5; dim]),
+            zeros: pad(vec![]),
         });
         Some(Self {
             features,

@@ -14,7 +14,7 @@ pub(crate) use packing::{pack_rows, packed_rows, squared_norm};
 pub(crate) use sums::{Sums, all_finite};
 
 use crate::engine::tensor::{Scalar, Strided};
-use crate::map::PackedSide;
+use crate::map::{Dense, PackedSide};
 use crate::simd::{Aligned, Constants, Kernels, Layout, Prefetch, Real};
 use crate::{Error, Result};
 
@@ -171,12 +171,9 @@ impl<R: Real> Scratch<R> {
                 .upper(&dense.triangle, (&mut self.transformed, transformed_width));
             // Columns beyond the dimension are copies: they are left out of the norm.
             let columns = side.dim_padded;
-            let minus_half = R::from_f64(-0.5);
-            let mut a = vec![R::ZERO; columns];
-            a[..side.dim].fill(minus_half);
-            let zero = vec![R::ZERO; columns];
             let tile = Layout { rows, columns, stride: transformed_width };
-            self.kernels.row_terms(tile, &self.transformed, &a, &zero, &mut self.terms);
+            let Dense { halves, zeros, .. } = dense;
+            self.kernels.row_terms(tile, &self.transformed, halves, zeros, &mut self.terms);
         }
     }
 

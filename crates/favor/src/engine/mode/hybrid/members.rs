@@ -4,7 +4,7 @@
 //! member takes the place of the least one, so nothing else moves.
 
 use super::Shape;
-use super::block::{Block, TransposedView, View};
+use super::block::{Block, TransposedView, View, same};
 use super::lists::Ids;
 use crate::engine::tile::Scratch;
 use crate::map::{Cached, PackedSide};
@@ -369,7 +369,7 @@ impl<R: Cached> Members<R> {
 
     /// Makes the features relative to these exponents, from the keys if they are not known.
     pub(super) fn restore(&mut self, side: &PackedSide<R>, exponents: &[R]) {
-        if self.exponents == exponents {
+        if same(&self.exponents, exponents) {
             return;
         }
         if self.exponents.is_empty() {

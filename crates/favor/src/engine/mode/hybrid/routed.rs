@@ -4,7 +4,7 @@
 //! slots side by side, and everything else is done once per query.
 
 use super::Hybrid;
-use super::block::View;
+use super::block::{View, same};
 use super::lists::Lists;
 use super::rows::{MANY, QueryRows, hidden, hide};
 use super::tile::Hide;
@@ -95,16 +95,13 @@ impl<R: Cached> Routes<R> {
         }
         let features = self.places.len();
         let rise = |m: usize| (lists.exponents[m].to_f64() - exponents[m].to_f64()).max(-2000.0);
-        let total = |m: usize| {
-            let now = lists.exponents[m] == exponents[m];
-            if now {
-                lists.totals[m]
-            } else {
-                R::from_f64(lists.totals[m].to_f64() * rise(m).exp2())
-            }
-        };
         self.totals.clear();
-        self.totals.extend((0..features).map(total));
+        if same(&lists.exponents, exponents) {
+            self.totals.extend_from_slice(&lists.totals[..features]);
+        } else {
+            let total = |m: usize| R::from_f64(lists.totals[m].to_f64() * rise(m).exp2());
+            self.totals.extend((0..features).map(total));
+        }
         // Whole vectors of columns: those that are no slots are never preferred.
         let columns = features.next_multiple_of(queries.kernels.lanes);
         self.totals.resize(columns, R::ZERO - R::ONE);
@@ -172,7 +169,7 @@ impl<R: Cached> Routes<R> {
         exponents: &[R],
         with_values: bool,
     ) {
-        for block in [&mut lists.first, &mut lists.worst] {
+        for block in [&mut lists.first, &mut lists.worst].into_iter().filter(|b| b.len() > 0) {
             block.restore(&hybrid.map.key, exponents);
             // Few rows go by columns too, if there are few keys.
             if rows >= MANY || block.len() <= R::kernels().lanes {
