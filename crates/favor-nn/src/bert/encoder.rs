@@ -156,11 +156,10 @@ impl Layer {
 
     /// The output of the layer, given its input and what attention made of it.
     pub(crate) fn after_attention(&self, x: Tensor<3>, attended: Tensor<3>) -> Tensor<3> {
-        let attended = drop_some(&self.dropout, attended);
-        let x = self.attention_norm.forward(attended + x);
+        let x = self.attention_norm.forward_sum(&self.dropout, attended, x);
         let between = activation(self.relu, rowwise(&self.intermediate, x.clone()));
-        let out = drop_some(&self.dropout, rowwise(&self.output, between));
-        self.output_norm.forward(out + x)
+        let out = rowwise(&self.output, between);
+        self.output_norm.forward_sum(&self.dropout, out, x)
     }
 }
 

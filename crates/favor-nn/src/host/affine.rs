@@ -1,12 +1,13 @@
 //! A matrix and a bias as one differentiable operation on the CPU: the bias is where the product begins,
 //! and no result is cleared, copied or transposed on the way.
 
-use super::dense::{add_product, matrix, product};
+use super::dense::{affine, matrix, product};
 use super::is_flex;
 use super::operation::{HostOperation, Input, Output, apply};
 use burn::nn::Linear;
 use burn::tensor::{DType, Tensor};
 use faer::MatRef;
+use pulp::Arch;
 use rayon::prelude::*;
 
 /// Rows whose gradients are summed at a time: fixed, so that the number of threads does not show.
@@ -48,9 +49,9 @@ impl HostOperation<3, 3> for Affine {
 
     fn forward(&self, [x, weight, bias]: [&[f32]; 3], _: bool) -> Output<3> {
         let width = bias.len();
-        let mut values = Vec::with_capacity(self.batch * self.length * width);
-        (0..self.batch * self.length).for_each(|_| values.extend_from_slice(bias));
-        add_product(&mut values, self.rows(x), matrix(weight, width)).expect("shapes of one layer");
+        let mut values = vec![0.0; self.batch * self.length * width];
+        affine(&mut values, self.rows(x), matrix(weight, width), bias)
+            .expect("shapes of one layer");
         Output { values, shape: [self.batch, self.length, width], kept: vec![] }
     }
 
@@ -75,9 +76,14 @@ fn column_sums(numbers: &[f32], width: usize) -> Vec<f32> {
         .par_chunks(ROWS * width)
         .map(|rows| {
             let mut sums = vec![0.0; width];
-            for row in rows.chunks(width) {
-                sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
-            }
+            Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    for row in rows.chunks(width) {
+                        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+                    }
+                },
+            );
             sums
         })
         .collect();

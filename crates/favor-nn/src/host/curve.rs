@@ -57,25 +57,21 @@ impl<const D: usize> HostOperation<1, D> for Along<D> {
     const INPUTS: bool = false;
 
     fn forward(&self, [x]: [&[f32]; 1], tracked: bool) -> Output<D> {
-        let mut values = x.to_vec();
+        let mut values = vec![0.0; x.len()];
         let mut kept = vec![0.0; if tracked { x.len() } else { 0 }];
-        let one = |values: &mut [f32], slopes: &mut [f32]| match self.curve {
-            Curve::Gelu => each(values, slopes, gelu_and_slope),
-            Curve::Silu => each(values, slopes, silu_and_slope),
-            Curve::Sigmoid => each(values, slopes, sigmoid_and_slope),
-            Curve::Tanh => each(values, slopes, tanh_and_slope),
+        let one = |x: &[f32], values: &mut [f32], slopes: &mut [f32]| match self.curve {
+            Curve::Gelu => each(x, values, slopes, gelu_and_slope),
+            Curve::Silu => each(x, values, slopes, silu_and_slope),
+            Curve::Sigmoid => each(x, values, slopes, sigmoid_and_slope),
+            Curve::Tanh => each(x, values, slopes, tanh_and_slope),
         };
+        let pieces = values.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE));
         if tracked {
-            let slopes = kept.par_chunks_mut(PIECE);
-            values
-                .par_chunks_mut(PIECE)
-                .zip(slopes)
-                .for_each(|(values, slopes)| one(values, slopes));
+            let pieces = pieces.zip(kept.par_chunks_mut(PIECE));
+            pieces.for_each(|((values, x), slopes)| one(x, values, slopes));
         } else {
             let slopes = || vec![0.0; PIECE];
-            values
-                .par_chunks_mut(PIECE)
-                .for_each_init(slopes, |slopes, values| one(values, &mut slopes[..]));
+            pieces.for_each_init(slopes, |slopes, (values, x)| one(x, values, &mut slopes[..]));
         }
         Output { values, shape: self.shape, kept }
     }
@@ -89,14 +85,14 @@ impl<const D: usize> HostOperation<1, D> for Along<D> {
     }
 }
 
-/// Replaces each number by its value on the curve, and writes the slope there. Compiled for what the
-/// processor at hand can do.
-fn each(values: &mut [f32], slopes: &mut [f32], curve: impl Fn(f32) -> (f32, f32)) {
+/// Writes the value of the curve at each number, and the slope there. Compiled for what the processor at
+/// hand can do.
+fn each(x: &[f32], values: &mut [f32], slopes: &mut [f32], curve: impl Fn(f32) -> (f32, f32)) {
     Arch::new().dispatch(
         #[inline(always)]
         || {
-            for (value, slope) in values.iter_mut().zip(slopes) {
-                (*value, *slope) = curve(*value);
+            for ((value, slope), x) in values.iter_mut().zip(slopes).zip(x) {
+                (*value, *slope) = curve(*x);
             }
         },
     );

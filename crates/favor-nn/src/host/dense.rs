@@ -10,14 +10,23 @@ use rayon::prelude::*;
 /// Fewer rows than this are not worth another thread.
 const FEWEST: usize = 32;
 
-/// `out = A B + out`.
-pub(super) fn add_product(out: &mut [f32], a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Result<()> {
-    multiply(out, Accum::Add, a, b)
+/// `out = A B` plus the bias in every row.
+pub(super) fn affine(
+    out: &mut [f32],
+    a: MatRef<'_, f32>,
+    b: MatRef<'_, f32>,
+    bias: &[f32],
+) -> Result<()> {
+    if bias.len() != b.ncols() {
+        let reason = format!("{} numbers for {} columns", bias.len(), b.ncols());
+        return Err(Error::invalid("bias", reason));
+    }
+    multiply(out, Some(bias), a, b)
 }
 
 /// `out = A B`.
 pub(super) fn product(out: &mut [f32], a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Result<()> {
-    multiply(out, Accum::Replace, a, b)
+    multiply(out, None, a, b)
 }
 
 /// Numbers row by row as a matrix of so many columns.
@@ -25,7 +34,13 @@ pub(super) fn matrix(numbers: &[f32], columns: usize) -> MatRef<'_, f32> {
     MatRef::from_row_major_slice(numbers, numbers.len() / columns.max(1), columns)
 }
 
-fn multiply(out: &mut [f32], how: Accum, a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Result<()> {
+/// `out = A B`, plus the bias in every row if there is one: it is where the sums begin.
+fn multiply(
+    out: &mut [f32],
+    bias: Option<&[f32]>,
+    a: MatRef<'_, f32>,
+    b: MatRef<'_, f32>,
+) -> Result<()> {
     let (rows, columns) = (a.nrows(), b.ncols());
     if a.ncols() != b.nrows() || out.len() != rows * columns {
         let ((n, k), (l, m)) = (a.shape(), b.shape());
@@ -39,6 +54,12 @@ fn multiply(out: &mut [f32], how: Accum, a: MatRef<'_, f32>, b: MatRef<'_, f32>)
     out.par_chunks_mut(size * columns).enumerate().for_each(|(piece, out)| {
         let count = out.len() / columns;
         let a = a.subrows(piece * size, count);
+        let how = if let Some(bias) = bias {
+            out.chunks_mut(columns).for_each(|row| row.copy_from_slice(bias));
+            Accum::Add
+        } else {
+            Accum::Replace
+        };
         let out = MatMut::from_row_major_slice_mut(out, count, columns);
         matmul(out, how, a, b, 1.0, Par::Seq);
         clear_upper_halves();
@@ -89,8 +110,8 @@ mod tests {
                 |x: &Matrix<f32>| Matrix::from_fn(x.columns(), x.rows(), |i, j| x[(j, i)]);
             let (a_transposed, b_transposed) = (transposed(&a), transposed(&b));
             let run = || {
-                let mut all = [vec![0.25; n * m], vec![9.0; n * m], vec![9.0; n * m]];
-                add_product(&mut all[0], view(&a), view(&b)).unwrap();
+                let mut all = [(); 3].map(|()| vec![9.0; n * m]);
+                affine(&mut all[0], view(&a), view(&b), &vec![0.25; m]).unwrap();
                 product(&mut all[1], view(&a), view(&b_transposed).transpose()).unwrap();
                 product(&mut all[2], view(&a_transposed).transpose(), view(&b)).unwrap();
                 all
@@ -117,7 +138,8 @@ mod tests {
     fn shapes_that_do_not_fit_are_refused() {
         let a = Matrix::from_fn(2, 3, |_, _| 1.0);
         let mut out = [0.0; 4];
-        assert!(add_product(&mut out, view(&a), view(&a)).is_err());
+        assert!(product(&mut out, view(&a), view(&a)).is_err());
+        assert!(affine(&mut out, view(&a), view(&a).transpose(), &[0.0; 3]).is_err());
         assert!(product(&mut out[..3], view(&a), view(&a).transpose()).is_err());
         assert!(product(&mut out, view(&a), view(&a).transpose()).is_ok());
     }

@@ -1,16 +1,21 @@
 //! Layer normalisation as one differentiable operation on the CPU. burn differentiates it step by step,
 //! which takes a dozen passes over the numbers and as many copies of them.
 
+use super::dropout::{Mask, drop_some};
 use super::is_flex;
 use super::operation::{HostOperation, Input, Output, apply};
 use burn::module::{Module, Param};
-use burn::nn::Initializer;
+use burn::nn::{Dropout, Initializer};
 use burn::tensor::module::layer_norm;
 use burn::tensor::{DType, Device, Tensor};
+use pulp::Arch;
 use rayon::prelude::*;
 
 /// Rows that a thread works on at a time: fixed, so that the number of threads does not show in sums over rows.
 const ROWS: usize = 64;
+
+// Where the rows of a thread begin, a mask can begin.
+const _: () = assert!(ROWS.is_multiple_of(Mask::STEP));
 
 /// `γ (x − mean)/√(variance + ε) + β` over the last axis.
 #[derive(Module, Debug)]
@@ -31,15 +36,40 @@ impl Norm {
 
     /// Normalises the last axis.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        let (gamma, beta) = (self.gamma.val(), self.beta.val());
-        let ours = x.dtype() == DType::F32 && x.is_autodiff() && is_flex(&x.device());
-        if ours
-            && let (Ok(a), Ok(b), Ok(c)) =
-                (Input::new(x.clone()), Input::new(gamma.clone()), Input::new(beta.clone()))
+        if self.is_ours(&x)
+            && let (Ok(input), Some([gamma, beta])) = (Input::new(x.clone()), self.inputs())
         {
-            return apply(Normalise { epsilon: self.epsilon, shape: x.dims() }, [a, b, c]);
+            let norm = Normalise { epsilon: self.epsilon, shape: x.dims() };
+            return apply(norm, [input, gamma, beta]);
         }
-        layer_norm(x, gamma, Some(beta), self.epsilon)
+        layer_norm(x, self.gamma.val(), Some(self.beta.val()), self.epsilon)
+    }
+
+    /// Normalises `x`, some of it dropped, plus `residual`: in one pass.
+    pub fn forward_sum<const D: usize>(
+        &self,
+        dropout: &Dropout,
+        x: Tensor<D>,
+        residual: Tensor<D>,
+    ) -> Tensor<D> {
+        if self.is_ours(&x)
+            && x.dims() == residual.dims()
+            && let Some([gamma, beta]) = self.inputs()
+            && let (Ok(a), Ok(b)) = (Input::new(x.clone()), Input::new(residual.clone()))
+        {
+            let mask = Mask::of(dropout, &x.device());
+            let norm = Normalise { epsilon: self.epsilon, shape: x.dims() };
+            return apply(NormaliseSum { norm, mask }, [a, b, gamma, beta]);
+        }
+        self.forward(drop_some(dropout, x) + residual)
+    }
+
+    fn is_ours<const D: usize>(&self, x: &Tensor<D>) -> bool {
+        x.dtype() == DType::F32 && x.is_autodiff() && is_flex(&x.device())
+    }
+
+    fn inputs(&self) -> Option<[Input; 2]> {
+        Some([Input::new(self.gamma.val()).ok()?, Input::new(self.beta.val()).ok()?])
     }
 }
 
@@ -48,6 +78,13 @@ impl Norm {
 struct Normalise<const D: usize> {
     epsilon: f64,
     shape: [usize; D],
+}
+
+/// The same on the sum of two tensors, one of which is masked. It keeps the sum too, before the rest.
+#[derive(Debug)]
+struct NormaliseSum<const D: usize> {
+    norm: Normalise<D>,
+    mask: Option<Mask>,
 }
 
 impl<const D: usize> HostOperation<3, D> for Normalise<D> {
@@ -59,70 +96,187 @@ impl<const D: usize> HostOperation<3, D> for Normalise<D> {
         let mut kept = vec![0.0; 2 * (values.len() / width)];
         let pieces = out.par_chunks_mut(ROWS * width).zip(values.par_chunks(ROWS * width));
         pieces.zip(kept.par_chunks_mut(2 * ROWS)).for_each(|((out, values), kept)| {
-            let each = out.chunks_mut(width).zip(values.chunks(width)).zip(kept.chunks_mut(2));
-            for ((out, x), kept) in each {
-                let mean = x.iter().map(|v| f64::from(*v)).sum::<f64>() / width as f64;
-                let squares = x.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>();
-                let inverse = (squares / width as f64 + self.epsilon).sqrt().recip();
-                (kept[0], kept[1]) = (mean as f32, inverse as f32);
-                for (((out, x), factor), term) in out.iter_mut().zip(x).zip(factors).zip(terms) {
-                    *out = ((f64::from(*x) - mean) * inverse) as f32 * factor + term;
-                }
-            }
+            normalise(values, (factors, terms), self.epsilon, out, kept);
         });
         Output { values: out, shape: self.shape, kept }
     }
 
-    /// With `x̂` the normalised row and `h = g γ`: `(h − mean h − x̂ mean(h x̂))/deviation`, `Σ g x̂` and
-    /// `Σ g`.
     fn backward(
         &self,
         [values, factors, _]: [&[f32]; 3],
         kept: Vec<f32>,
         given: &[f32],
     ) -> [Vec<f32>; 3] {
-        let width = factors.len();
-        let mut out = vec![0.0; values.len()];
-        let size = ROWS * width;
-        let pieces =
-            out.par_chunks_mut(size).zip(values.par_chunks(size)).zip(given.par_chunks(size));
-        let sums: Vec<Vec<(f64, f64)>> = pieces
-            .zip(kept.par_chunks(2 * ROWS))
-            .map(|(((out, values), given), kept)| {
-                let mut sums = vec![(0.0, 0.0); width];
-                let each = out.chunks_mut(width).zip(values.chunks(width)).zip(given.chunks(width));
-                for (((out, x), g), kept) in each.zip(kept.chunks(2)) {
-                    let (mean, inverse) = (f64::from(kept[0]), f64::from(kept[1]));
-                    let normal = |x: &f32| (f64::from(*x) - mean) * inverse;
-                    let weighed = |g: &f32, factor: &f32| f64::from(*g) * f64::from(*factor);
-                    let (mut first, mut second) = (0.0, 0.0);
-                    for (((x, g), factor), sum) in x.iter().zip(g).zip(factors).zip(&mut sums) {
-                        let (x, h) = (normal(x), weighed(g, factor));
-                        first += h;
-                        second += h * x;
-                        sum.0 += f64::from(*g) * x;
-                        sum.1 += f64::from(*g);
-                    }
-                    let (first, second) = (first / width as f64, second / width as f64);
-                    for (((out, x), g), factor) in out.iter_mut().zip(x).zip(g).zip(factors) {
-                        let slope = weighed(g, factor) - first - normal(x) * second;
-                        *out = (slope * inverse) as f32;
-                    }
-                }
-                sums
-            })
-            .collect();
-        let total = |part: fn(&(f64, f64)) -> f64| {
-            (0..width).map(|c| sums.iter().map(|s| part(&s[c])).sum::<f64>() as f32).collect()
-        };
-        [out, total(|s| s.0), total(|s| s.1)]
+        slopes(values, factors, &kept, given)
     }
+}
+
+impl<const D: usize> HostOperation<4, D> for NormaliseSum<D> {
+    const INPUTS: bool = true;
+
+    fn forward(&self, [x, residual, factors, terms]: [&[f32]; 4], _: bool) -> Output<D> {
+        let width = factors.len();
+        let mut out = vec![0.0; x.len()];
+        let mut kept = vec![0.0; x.len() + 2 * (x.len() / width)];
+        let (sum, moments) = kept.split_at_mut(x.len());
+        let size = ROWS * width;
+        let inputs = x.par_chunks(size).zip(residual.par_chunks(size));
+        let kept_pieces = sum.par_chunks_mut(size).zip(moments.par_chunks_mut(2 * ROWS));
+        let pieces = out.par_chunks_mut(size).zip(inputs).zip(kept_pieces).enumerate();
+        pieces.for_each(|(piece, ((out, (x, residual)), (sum, moments)))| {
+            self.masked(piece * size, x, sum);
+            sum.iter_mut().zip(residual).for_each(|(sum, r)| *sum += r);
+            normalise(sum, (factors, terms), self.norm.epsilon, out, moments);
+        });
+        Output { values: out, shape: self.norm.shape, kept }
+    }
+
+    fn backward(
+        &self,
+        [x, _, factors, _]: [&[f32]; 4],
+        kept: Vec<f32>,
+        given: &[f32],
+    ) -> [Vec<f32>; 4] {
+        let (sum, moments) = kept.split_at(x.len());
+        let [of_sum, of_factors, of_terms] = slopes(sum, factors, moments, given);
+        let size = ROWS * factors.len();
+        let mut of_x = vec![0.0; x.len()];
+        let pieces = of_x.par_chunks_mut(size).zip(of_sum.par_chunks(size)).enumerate();
+        pieces.for_each(|(piece, (out, of_sum))| self.masked(piece * size, of_sum, out));
+        [of_x, of_sum, of_factors, of_terms]
+    }
+}
+
+impl<const D: usize> NormaliseSum<D> {
+    /// Numbers from a place on times their factors of the mask.
+    fn masked(&self, first: usize, numbers: &[f32], out: &mut [f32]) {
+        let Some(mask) = &self.mask else { return out.copy_from_slice(numbers) };
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                mask.fill(first, out);
+                out.iter_mut().zip(numbers).for_each(|(out, x)| *out *= x);
+            },
+        );
+    }
+}
+
+/// Normalises rows. `moments` gets the mean and the inverse deviation of each. Compiled for what the
+/// processor at hand can do, as is what follows.
+fn normalise(
+    rows: &[f32],
+    (factors, terms): (&[f32], &[f32]),
+    epsilon: f64,
+    out: &mut [f32],
+    moments: &mut [f32],
+) {
+    let width = factors.len();
+    let mut wide = vec![0.0; width];
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let rows = rows.chunks_exact(width).zip(out.chunks_exact_mut(width));
+            for ((x, out), moments) in rows.zip(moments.chunks_exact_mut(2)) {
+                wide.iter_mut().zip(x).for_each(|(wide, x)| *wide = f64::from(*x));
+                let mean = sum(&wide) / width as f64;
+                wide.iter_mut().for_each(|x| *x -= mean);
+                let inverse = (inner(&wide, &wide) / width as f64 + epsilon).sqrt().recip();
+                (moments[0], moments[1]) = (mean as f32, inverse as f32);
+                for (((out, x), factor), term) in out.iter_mut().zip(&wide).zip(factors).zip(terms)
+                {
+                    *out = (x * inverse) as f32 * factor + term;
+                }
+            }
+        },
+    );
+}
+
+/// With `x̂` the normalised row and `h = g γ`: `(h − mean h − x̂ mean(h x̂))/deviation`, `Σ g x̂` and
+/// `Σ g`.
+fn slopes(values: &[f32], factors: &[f32], moments: &[f32], given: &[f32]) -> [Vec<f32>; 3] {
+    let width = factors.len();
+    let mut out = vec![0.0; values.len()];
+    let size = ROWS * width;
+    let pieces = out.par_chunks_mut(size).zip(values.par_chunks(size)).zip(given.par_chunks(size));
+    let pieces = pieces.zip(moments.par_chunks(2 * ROWS));
+    let sums = pieces.map(|(((out, values), given), moments)| {
+        slopes_of_rows(values, factors, moments, given, out)
+    });
+    let sums: Vec<[Vec<f64>; 2]> = sums.collect();
+    let total = |part: usize| {
+        (0..width).map(|c| sums.iter().map(|s| s[part][c]).sum::<f64>() as f32).collect()
+    };
+    [out, total(0), total(1)]
+}
+
+/// The slopes of some rows, and their sums for factors and terms.
+fn slopes_of_rows(
+    rows: &[f32],
+    factors: &[f32],
+    moments: &[f32],
+    given: &[f32],
+    out: &mut [f32],
+) -> [Vec<f64>; 2] {
+    let width = factors.len();
+    let [mut of_factors, mut of_terms, mut normal, mut slope] = [(); 4].map(|()| vec![0.0; width]);
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let rows = rows.chunks_exact(width).zip(given.chunks_exact(width));
+            let rows = rows.zip(out.chunks_exact_mut(width)).zip(moments.chunks_exact(2));
+            for (((x, g), out), moments) in rows {
+                let (mean, inverse) = (f64::from(moments[0]), f64::from(moments[1]));
+                for (normal, x) in normal.iter_mut().zip(x) {
+                    *normal = (f64::from(*x) - mean) * inverse;
+                }
+                for ((slope, g), factor) in slope.iter_mut().zip(g).zip(factors) {
+                    *slope = f64::from(*g) * f64::from(*factor);
+                }
+                let sums = of_factors.iter_mut().zip(&mut of_terms);
+                for (((of_factor, of_term), g), normal) in sums.zip(g).zip(&normal) {
+                    *of_factor += f64::from(*g) * normal;
+                    *of_term += f64::from(*g);
+                }
+                let first = sum(&slope) / width as f64;
+                let second = inner(&slope, &normal) / width as f64;
+                for ((out, slope), normal) in out.iter_mut().zip(&slope).zip(&normal) {
+                    *out = ((slope - first - normal * second) * inverse) as f32;
+                }
+            }
+        },
+    );
+    [of_factors, of_terms]
+}
+
+/// Numbers that are summed side by side: a fixed order that goes by vectors.
+const LANES: usize = 16;
+
+#[inline(always)]
+fn sum(x: &[f64]) -> f64 {
+    let (mut lanes, (whole, rest)) = ([0.0; LANES], x.as_chunks::<LANES>());
+    for x in whole {
+        lanes.iter_mut().zip(x).for_each(|(sum, x)| *sum += x);
+    }
+    lanes.iter_mut().zip(rest).for_each(|(sum, x)| *sum += x);
+    lanes.iter().sum()
+}
+
+#[inline(always)]
+fn inner(x: &[f64], y: &[f64]) -> f64 {
+    let (mut lanes, (x, x_rest), (y, y_rest)) =
+        ([0.0; LANES], x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+    for (x, y) in x.iter().zip(y) {
+        lanes.iter_mut().zip(x.iter().zip(y)).for_each(|(sum, (x, y))| *sum += x * y);
+    }
+    lanes.iter_mut().zip(x_rest.iter().zip(y_rest)).for_each(|(sum, (x, y))| *sum += x * y);
+    lanes.iter().sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::normal;
+    use crate::testing::{generator, normal};
+    use burn::nn::DropoutConfig;
     use burn::tensor::TensorData;
 
     /// burn's own operation in 64 bits on the same numbers, and its gradients. Ours rounds the mean, the
@@ -165,6 +319,41 @@ mod tests {
                     "{a} {b} of {scale}"
                 );
             }
+        }
+    }
+
+    /// The same as one step after the other, with the same mask; and without one.
+    #[test]
+    fn sums_are_normalised_in_one_pass() {
+        const SHAPE: [usize; 3] = [3, 50, 24];
+        let _held = generator();
+        let device = Device::flex().autodiff();
+        let (x, residual) = (normal(SHAPE, 0.3, 2.0, 1), normal(SHAPE, 0.0, 2.0, 2));
+        let weights = normal(SHAPE, 0.0, 2.0, 3);
+        for dropped in [0.0, 0.3] {
+            let dropout = DropoutConfig::new(dropped).init();
+            let run = |in_one: bool| -> Vec<Vec<f64>> {
+                device.seed(5);
+                let put = |data: &TensorData| Tensor::<3>::from_data(data.clone(), &device);
+                let norm = Norm::new(SHAPE[2], 1e-5, &device);
+                let (x, residual) = (put(&x).require_grad(), put(&residual).require_grad());
+                let out = if in_one {
+                    norm.forward_sum(&dropout, x.clone(), residual.clone())
+                } else {
+                    norm.forward(drop_some(&dropout, x.clone()) + residual.clone())
+                };
+                let found = (out.clone() * put(&weights)).sum().backward();
+                let all = [
+                    out.into_data(),
+                    x.grad(&found).unwrap().into_data(),
+                    residual.grad(&found).unwrap().into_data(),
+                    norm.gamma.val().grad(&found).unwrap().into_data(),
+                    norm.beta.val().grad(&found).unwrap().into_data(),
+                ];
+                all.iter().map(|data| data.iter::<f64>().collect()).collect()
+            };
+            // The same operations on every number, in the same order.
+            assert_eq!(run(true), run(false), "{dropped} dropped");
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::{Error, Result};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Gradients, Tensor, TensorData};
+use pulp::Arch;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -105,9 +106,24 @@ impl Adam {
 
 /// The norm of all gradients together; sums in blocks of fixed size, so that the number of threads does not show.
 fn norm<'g>(gradients: impl Iterator<Item = &'g Vec<f32>>) -> f64 {
-    let square = |piece: &[f32]| piece.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>();
-    let sums = gradients.map(|g| g.par_chunks(PIECE).map(square).collect::<Vec<_>>());
+    let sums = gradients.map(|g| g.par_chunks(PIECE).map(squared).collect::<Vec<_>>());
     sums.map(|blocks| blocks.iter().sum::<f64>()).sum::<f64>().sqrt()
+}
+
+/// The sum of squares, in lanes that go by vectors.
+fn squared(numbers: &[f32]) -> f64 {
+    const LANES: usize = 16;
+    let (mut lanes, (whole, rest)) = ([0.0; LANES], numbers.as_chunks::<LANES>());
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for numbers in whole {
+                lanes.iter_mut().zip(numbers).for_each(|(sum, g)| *sum += f64::from(*g).powi(2));
+            }
+        },
+    );
+    lanes.iter_mut().zip(rest).for_each(|(sum, g)| *sum += f64::from(*g).powi(2));
+    lanes.iter().sum()
 }
 
 struct Collector {
@@ -196,13 +212,18 @@ impl Step {
             .zip(gradient.par_chunks(PIECE))
             .zip(means.first.par_chunks_mut(PIECE).zip(means.second.par_chunks_mut(PIECE)));
         pieces.for_each(|((values, gradient), (first, second))| {
-            let numbers = values.iter_mut().zip(gradient).zip(first.iter_mut().zip(second));
-            for ((w, g), (m, v)) in numbers {
-                let g = g * self.scale;
-                *m = b1 * *m + (1.0 - b1) * g;
-                *v = b2 * *v + (1.0 - b2) * g * g;
-                *w = *w * keep - self.rate * *m / (v.sqrt() * self.root + epsilon);
-            }
+            Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    let means = first.iter_mut().zip(second);
+                    for ((w, g), (m, v)) in values.iter_mut().zip(gradient).zip(means) {
+                        let g = g * self.scale;
+                        *m = b1 * *m + (1.0 - b1) * g;
+                        *v = b2 * *v + (1.0 - b2) * g * g;
+                        *w = *w * keep - self.rate * *m / (v.sqrt() * self.root + epsilon);
+                    }
+                },
+            );
         });
     }
 }
