@@ -58,6 +58,15 @@ def main() -> None:
     print(f"wrote {options.out}")
 
 
+def machine() -> str:
+    model = platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = info.read_text().splitlines()
+        model = next((n.split(":")[1].strip() for n in lines if n.startswith("model name")), model)
+    return f"{os.cpu_count()} cores of {model}"
+
+
 def page(best: dict[tuple, tuple[float, float]], rounds: int) -> str:
     names = ["PyTorch, exact (SDPA)", "ours, exact", *(f"ours, {k}, M = {m}" for k, m in OURS[1:])]
     sides = [("torch",), *OURS]
@@ -86,7 +95,7 @@ def page(best: dict[tuple, tuple[float, float]], rounds: int) -> str:
             "the gain is limited to attention's share of a step.",
             "",
             f"Measured by `cargo xtask bench nn` with torch {version('torch')} and transformers {version('transformers')} on",
-            f"{os.cpu_count()} cores ({platform.machine()}); the best of {rounds} rounds of four steps.",
+            f"{machine()}; the best of {rounds} rounds of four steps.",
             "",
         ]
     )
