@@ -71,12 +71,12 @@ def window_alone(near: int) -> Attend:
     return attend
 
 
-# Singular values that the pseudoinverse of landmarks leaves out, relative to the largest: the best of 1e-4
-# to 0.3 on sequences that are learned from, tried by hand. Without it errors are far above one.
+# Singular values that the pseudoinverse of landmarks leaves out, relative to the largest, chosen by
+# control_settings.py.
 CUT = 0.03
 
 
-def nystrom(landmarks: int) -> Attend:
+def nystrom(landmarks: int, cut: float = CUT) -> Attend:
     """Nyströmformer (Xiong et al., 2021): means of segments as landmarks, and a pseudoinverse."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -88,7 +88,7 @@ def nystrom(landmarks: int) -> Attend:
             left, right = _segments(q[b][:, rows].double(), count), _segments(keys, count)
             pairs = ((own, right), (left, right), (left, keys))
             first, middle, last = (logits(a, c, None).softmax(-1) for a, c in pairs)
-            out[b] = (first @ torch.linalg.pinv(middle, rtol=CUT) @ (last @ values)).to(v.dtype)
+            out[b] = (first @ torch.linalg.pinv(middle, rtol=cut) @ (last @ values)).to(v.dtype)
         return out
 
     return attend

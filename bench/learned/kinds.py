@@ -20,8 +20,7 @@ TITLES = {
     "nystrom": "Nyström, same cost",
     "mean": "plain mean",
 }
-# The rate of Hedgehog's form: the best of 0.005, 0.02, 0.05 and 0.1 on held-out sequences of layer 3, tried by
-# hand.
+# The rate of Hedgehog's form, chosen by control_settings.py.
 RATE = 0.1
 
 
@@ -44,11 +43,13 @@ class Setting:
         return {"features": self.features, **self.keys.named()}
 
 
-def hedgehog(setting: Setting, calls: list[Tensor], steps: int, seed: int) -> Form:
+def hedgehog(
+    setting: Setting, calls: list[Tensor], steps: int, seed: int, rate: float = RATE
+) -> Form:
     """Hedgehog's form, learned with the window in place, from the same tokens as our maps."""
     q, k, _, mask = calls
     form = Form(q.shape[1], q.shape[3], setting.features, hedgehog=True, seed=seed)
-    learn(form, q, k, mask, near=setting.keys.near, steps=steps, rate=RATE, seed=seed)
+    learn(form, q, k, mask, near=setting.keys.near, steps=steps, rate=rate, seed=seed)
     return form.double().requires_grad_(False)
 
 
