@@ -6,8 +6,9 @@ mod browser;
 mod check;
 mod page;
 
-use crate::places::{self, Scratch};
+use crate::places::{self, Profile, Scratch};
 use crate::step::{Outcome, Steps, cargo, execute, output};
+use crate::workspace;
 use page::Book;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,9 @@ fn steps_of(steps: &mut Steps, out: &Path, check: bool) -> Outcome {
     steps.run("demo report", || {
         let report = source.join(MARK);
         make_folder_of(&report)?;
-        execute(cargo("run --release --quiet -- demo --out").arg(report))
+        // The command that the tests use, so that nothing is built for the site alone.
+        execute(&mut cargo(&format!("build {} --bins", workspace::whole()?)))?;
+        execute(Command::new(Profile::Dev.favor()?).args(["demo", "--quiet", "--out"]).arg(report))
     })?;
     let mdbook = steps.run("mdbook", mdbook)?;
     steps.run("site", || {
