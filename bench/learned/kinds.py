@@ -20,7 +20,7 @@ TITLES = {
     "nystrom": "Nyström, same cost",
     "mean": "plain mean",
 }
-# The rate of Hedgehog's form, chosen by control_settings.py.
+# The rate of Hedgehog's form: control_settings.py compares it with others.
 RATE = 0.1
 
 
