@@ -5,6 +5,7 @@ mod affine;
 mod curve;
 mod dense;
 mod dropout;
+pub(crate) mod lanes;
 mod lookup;
 mod norm;
 mod operation;

@@ -3,6 +3,7 @@
 
 use super::dropout::{Mask, drop_some};
 use super::is_flex;
+use super::lanes::{inner, sum};
 use super::operation::{HostOperation, Input, Output, apply};
 use burn::module::{Module, Param};
 use burn::nn::{Dropout, Initializer};
@@ -246,30 +247,6 @@ fn slopes_of_rows(
         },
     );
     [of_factors, of_terms]
-}
-
-/// Numbers that are summed side by side: a fixed order that goes by vectors.
-const LANES: usize = 16;
-
-#[inline(always)]
-fn sum(x: &[f64]) -> f64 {
-    let (mut lanes, (whole, rest)) = ([0.0; LANES], x.as_chunks::<LANES>());
-    for x in whole {
-        lanes.iter_mut().zip(x).for_each(|(sum, x)| *sum += x);
-    }
-    lanes.iter_mut().zip(rest).for_each(|(sum, x)| *sum += x);
-    lanes.iter().sum()
-}
-
-#[inline(always)]
-fn inner(x: &[f64], y: &[f64]) -> f64 {
-    let (mut lanes, (x, x_rest), (y, y_rest)) =
-        ([0.0; LANES], x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
-    for (x, y) in x.iter().zip(y) {
-        lanes.iter_mut().zip(x.iter().zip(y)).for_each(|(sum, (x, y))| *sum += x * y);
-    }
-    lanes.iter_mut().zip(x_rest.iter().zip(y_rest)).for_each(|(sum, (x, y))| *sum += x * y);
-    lanes.iter().sum()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! AdamW with clipping of the whole gradient, on the host: one pass over each weight.
 
+use crate::host::lanes::inner;
 use crate::{Error, Result};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Gradients, Tensor, TensorData};
@@ -110,20 +111,11 @@ fn norm<'g>(gradients: impl Iterator<Item = &'g Vec<f32>>) -> f64 {
     sums.map(|blocks| blocks.iter().sum::<f64>()).sum::<f64>().sqrt()
 }
 
-/// The sum of squares, in lanes that go by vectors.
 fn squared(numbers: &[f32]) -> f64 {
-    const LANES: usize = 16;
-    let (mut lanes, (whole, rest)) = ([0.0; LANES], numbers.as_chunks::<LANES>());
     Arch::new().dispatch(
         #[inline(always)]
-        || {
-            for numbers in whole {
-                lanes.iter_mut().zip(numbers).for_each(|(sum, g)| *sum += f64::from(*g).powi(2));
-            }
-        },
-    );
-    lanes.iter_mut().zip(rest).for_each(|(sum, g)| *sum += f64::from(*g).powi(2));
-    lanes.iter().sum()
+        || inner(numbers, numbers),
+    )
 }
 
 struct Collector {
