@@ -37,9 +37,9 @@ def main() -> None:
     X, y = load_digits(return_X_y=True)
     X = X / 16
     apart = np.abs(model.predict_proba(X) - alone.predict_proba(X)).max()
-    print(f"{model.weight_:.0f} rows, {len(state)} bytes, accuracy {model.score(X, y):.3f}")
+    print(f"{model.totals_.sum():.0f} rows, {len(state)} bytes, accuracy {model.score(X, y):.3f}")
     print(f"one process gives the same to {apart:.0e}")
-    assert model.weight_ == len(X) and apart < 1e-9
+    assert model.totals_.sum() == len(X) and apart < 1e-9
 
 
 if __name__ == "__main__":

@@ -188,12 +188,14 @@ def findings(exact: float, rows: dict, autos: dict) -> str:
     mean = {key: 100 * np.mean(values) for key, values in rows.items()}
     best = [max(FAMILIES, key=lambda f: mean[f, m]) for m in SIZES]
     won = ", ".join(f"{FAMILIES[f]} at M = {m}" for f, m in zip(best, SIZES, strict=True))
+    won = f"The best at each size: {won}."
     if len(set(best)) == 1:
-        won = f"{FAMILIES[best[0]]} everywhere"
+        name = FAMILIES[best[0]]
+        won = f"{name[0].upper()}{name[1:]} is the best at every size."
     top, size = mean[best[-1], SIZES[-1]], SIZES[-1]
     heads = {t: round(np.mean([f["heads"] for f in autos[t, size]])) for t in TOLERANCES}
     served = " and ".join(f"{heads[t]} within {100 * t:.0f} %" for t in TOLERANCES)
-    return f"""- The best at each size: {won}.
+    return f"""- {won}
 - With features in every head, {size} features of the best family reach {top:.1f}, {100 * exact - top:.1f} below exact.
 - The heads of this model attend sharply. Predicted output errors of the 72 heads with {size}
   balanced features: {served}. `auto` keeps all others exact, which preserves the score."""

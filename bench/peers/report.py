@@ -65,7 +65,7 @@ distance of 0 from the mean the output *is* the mean.
         f"""The ε of `performer-pytorch` (1e-4 per feature) outweighs the features from a spread of about 1
 upwards: its output is then the plain mean of the values, whatever the queries are. Its error stays
 near 1, lower than noise would give, which hides the failure. Without the ε (`eps = 0` in its own
-functions) it is an honest FAVOR+ again, until its features underflow (below).
+functions) it is plain FAVOR+ again, until its features underflow (below).
 
 On even tokens at a spread of 0.5 or more, nothing works with {features} features, ours included.
 This is a limit of random features, not of an implementation. `favor::diagnose` predicts it.

@@ -164,8 +164,9 @@ def main() -> None:
         "Written by `cargo xtask bench quality`. The heads of layers "
         f"{' and '.join(map(str, LAYERS))} of a pretrained MiniLM (12 heads of dimension 32 each) on WikiText-2 test; "
         f"maps are fitted and learned ({a.steps} steps) on {a.sequences} sequences of {LEARNED_LENGTH} tokens of its validation "
-        "part. The model has 512 positions, which longer texts repeat. Times are those of one sequence, in turns, the best "
-        f"of {a.rounds}, as how many times faster than PyTorch's `scaled_dot_product_attention` it is; errors are those of the outputs against exact attention, relative, the mean over heads.\n",
+        "part. The model has 512 positions; longer texts reuse them from the start. Speed is for one sequence, relative to "
+        f"PyTorch's `scaled_dot_product_attention`: taking turns, best of {a.rounds}. The error is that of the output relative to "
+        "exact attention, mean over heads.\n",
         f"Machine: {machine()}. Peers: {', '.join(f'{n} {version(n)}' for n in names)}.\n",
         "![error against time](benchmarks-quality.svg)\n",
     ]

@@ -75,9 +75,10 @@ class Calibration:
 
     def __str__(self) -> str:
         learned = [head.learned for head in self.heads if head.learned]
+        close = sum(head.predicted_error <= self.tolerance for head in self.heads)
         lines = [
-            f"{self.features} features of {self.family}: {self.by_features} of {len(self.heads)} heads "
-            f"are within {100 * self.tolerance:.0f} % of the output"
+            f"{self.features} features of {self.family}: {close} of {len(self.heads)} heads have an error of "
+            f"at most {100 * self.tolerance:.0f} %"
         ]
         if learned:
             before, after = (

@@ -16,8 +16,9 @@ from ._calibration import FILE, Calibration, _batches, _save, calibrate
 from ._learn import Progress, unless_quiet
 from ._native import LEARN_STEPS, write_atomically
 
-# What the squared error of the last state counts, beside one for the mean over the layers.
-OUTPUT = 10.0
+# The weight of the last state's squared error, relative to the mean over the layers. The command weighs the output
+# instead, which is a vector per text or the answer of a task.
+LAST_STATE = 10.0
 # One in so many batches is held out.
 HELD_OUT = 10
 # Looks at held-out texts, and how many in a row without a new least loss end the training.
@@ -129,7 +130,7 @@ def _distances(model: nn.Module, teacher: nn.Module, batch: dict[str, Tensor]) -
 
 def _loss(model: nn.Module, teacher: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     distances = torch.stack(_distances(model, teacher, batch))
-    return distances.mean() + OUTPUT * distances[-1]
+    return distances.mean() + LAST_STATE * distances[-1]
 
 
 @torch.no_grad()

@@ -558,6 +558,21 @@ class KeySums:
     @property
     def sums(self) -> _Doubles: ...
 
+@final
+class Readout:
+    """What ``KeySums.apply`` gives, turned into predictions: the Nadaraya–Watson estimator."""
+
+    @staticmethod
+    def classes(weights: ArrayLike) -> Readout:
+        """Of one sum per class its share; the shares of ``weights`` where no feature reaches."""
+    @staticmethod
+    def means(targets: int) -> Readout:
+        """Of the sum of the weights and one sum per target the means; 0 where no feature reaches."""
+    @staticmethod
+    def density(bandwidth: float, dim: int, weight: float) -> Readout:
+        """Of the sum of the weights the logarithm of the density, for samples of this total weight."""
+    def outputs(self, log_scale: ArrayLike, sums: ArrayLike) -> _Doubles: ...
+
 @overload
 def kernel_product(
     map: FeatureMap,

@@ -7,6 +7,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from . import FeatureMap, KeySums
 
 
@@ -24,14 +27,14 @@ class Header:
 
 @dataclass
 class State:
-    """The sums of some samples, and the sum of their weights."""
+    """The sums of some samples, and the totals of what was summed, without the kernel."""
 
     header: Header
-    weight: float
+    totals: NDArray[np.float64]
     sums: KeySums
 
     def to_bytes(self) -> bytes:
-        return self.sums.to_bytes(json.dumps(asdict(self.header) | {"weight": self.weight}))
+        return self.sums.to_bytes(json.dumps(asdict(self.header) | {"totals": self.totals.tolist()}))
 
     @staticmethod
     def from_bytes(state: bytes) -> State:
@@ -43,14 +46,14 @@ class State:
             raise ValueError(f"state: {error}") from None
         # What has the right checksum was written by the method above.
         about = json.loads(note)
-        weight = about.pop("weight")
-        return State(Header(**about), weight, sums)
+        totals = np.array(about.pop("totals"), np.float64)
+        return State(Header(**about), totals, sums)
 
     def merge(self, other: State) -> State:
         """Adds another one, if it is of the same kind."""
         check_same(self.header, other.header)
         self.sums.merge(other.sums)
-        self.weight += other.weight
+        self.totals = self.totals + other.totals
         return self
 
 

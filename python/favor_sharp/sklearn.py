@@ -31,6 +31,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import FAMILIES, FeatureMap, KeySums, Moments
+from ._native import Readout
 from ._heads import (
     FORMATS,
     FavorClassifier,
@@ -97,7 +98,7 @@ class _Mapped(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _forget(self) -> None:
         """What was learned before does not belong to a new map."""
-        for name in ("map_", "gamma_", "sums_", "weight_", "classes_", "_width"):
+        for name in ("map_", "gamma_", "sums_", "totals_", "classes_", "_width"):
             self.__dict__.pop(name, None)
 
     def _check(self) -> None:
@@ -200,18 +201,20 @@ class _Summed(_Mapped):
 
     _families = tuple(name for name, positive in FAMILIES if positive)
 
-    def _add(
-        self, X: NDArray[Any], values: NDArray[Any], weights: NDArray[np.float64] | None
-    ) -> None:
+    def _add(self, X: NDArray[Any], values: NDArray[Any]) -> None:
         """Adds samples with their values, of one format, in which they are computed."""
         if not hasattr(self, "sums_"):
-            self.sums_, self.weight_ = KeySums(self.map_, values.shape[1]), 0.0
+            self.sums_, self.totals_ = KeySums(self.map_, values.shape[1]), np.zeros(values.shape[1])
         self.sums_.add(self.map_, X, values)
-        self.weight_ += float(len(X) if weights is None else weights.sum())
+        self.totals_ = self.totals_ + values.sum(0, dtype=np.float64)
 
-    def _ready(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    def _readout(self) -> Readout:
+        """How the sums become predictions."""
+        raise NotImplementedError
+
+    def _outputs(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self, "sums_")
-        return self.sums_.apply(self.map_, self._samples(X, reset=False))
+        return self._readout().outputs(*self.sums_.apply(self.map_, self._samples(X, reset=False)))
 
     def fit_partial(self, X: ArrayLike, y: ArrayLike | None = None, **more: Any) -> bytes:
         """The state of these samples alone, for ``merge``: what ``partial_fit`` would add, with its
@@ -233,7 +236,7 @@ class _Summed(_Mapped):
             own = self._state() if hasattr(self, "sums_") else self._nothing(states[0].header)
             # On an error the estimator is as it was.
             whole = reduce(State.merge, states, own)
-            self.sums_, self.weight_ = whole.sums, whole.weight
+            self.sums_, self.totals_ = whole.sums, whole.totals
             self._take(whole.header)
         return self
 
@@ -241,12 +244,12 @@ class _Summed(_Mapped):
         check_is_fitted(self, "sums_")
         sums = KeySums.from_parts(self.sums_.log_scale, self.sums_.sums)
         header = Header(type(self).__name__, map_name(self.map_), sums.sums.shape[1])
-        return State(self._describe(header), self.weight_, sums)
+        return State(self._describe(header), self.totals_, sums)
 
     def _nothing(self, like: Header) -> State:
         """The state before the first sample, for such samples as another state is of."""
         header = replace(like, kind=type(self).__name__, map=map_name(self.map_))
-        return State(header, 0.0, KeySums(self.map_, like.columns))
+        return State(header, np.zeros(like.columns), KeySums(self.map_, like.columns))
 
     def _describe(self, header: Header) -> Header:
         """The header with what this kind of estimator knows of its samples."""
@@ -315,7 +318,7 @@ class KernelClassifier(ClassifierMixin, _Summed):
             self._fit_map(X, weights)
         labels = np.zeros((len(X), len(classes)), X.dtype)
         labels[np.arange(len(X)), places] = 1.0 if weights is None else weights
-        self._add(X, labels, weights)
+        self._add(X, labels)
         self.classes_ = classes
         return self
 
@@ -327,16 +330,16 @@ class KernelClassifier(ClassifierMixin, _Summed):
         self.classes_ = np.array(header.classes, header.classes_type)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """The class probabilities: the share of each class in the sum."""
-        _, sums = self._ready(X)
-        # Beyond all samples every sum may vanish.
-        total = sums.sum(1, keepdims=True)
-        return np.where(total > 0, sums / np.where(total > 0, total, 1.0), 1.0 / len(self.classes_))
+        """The class probabilities: the share of each class in the sum, or in all samples where every sum
+        vanishes."""
+        return self._outputs(X)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class with the largest sum."""
-        _, sums = self._ready(X)
-        return self.classes_[sums.argmax(1)]
+        """The most probable class."""
+        return self.classes_[self._outputs(X).argmax(1)]
+
+    def _readout(self) -> Readout:
+        return Readout.classes(self.totals_)
 
 
 class KernelRegressor(RegressorMixin, _Summed):
@@ -382,10 +385,10 @@ class KernelRegressor(RegressorMixin, _Summed):
             )
         if not hasattr(self, "map_"):
             self._fit_map(X, weights)
-        values = np.column_stack([y, np.ones(len(y))])
+        values = np.column_stack([np.ones(len(y)), y])
         if weights is not None:
             values *= weights[:, None]
-        self._add(X, values, weights)
+        self._add(X, values)
         self._width = y.shape[1:]
         return self
 
@@ -396,12 +399,12 @@ class KernelRegressor(RegressorMixin, _Summed):
         self._width = tuple(header.width or ())
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The weighted means."""
-        _, sums = self._ready(X)
-        total = sums[:, -1:]
-        # Beyond all samples every weight may vanish; 0 is then as good as any.
-        means = np.where(total > 0, sums[:, :-1] / np.where(total > 0, total, 1.0), 0.0)
+        """The weighted means, or 0 where every weight vanishes."""
+        means = self._outputs(X)
         return means.reshape(len(means), *self._width)
+
+    def _readout(self) -> Readout:
+        return Readout.means(len(self.totals_) - 1)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -432,15 +435,16 @@ class KernelDensityEstimator(DensityMixin, _Summed):
         if not hasattr(self, "map_"):
             self._fit_map(X, weights)
         values = np.ones(len(X)) if weights is None else weights
-        self._add(X, values[:, None].astype(X.dtype), weights)
+        self._add(X, values[:, None].astype(X.dtype))
         return self
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """The log-density at each sample."""
-        scale, sums = self._ready(X)
-        with np.errstate(divide="ignore"):
-            logs = scale + np.log(sums[:, 0]) - np.log(self.weight_)
-        return logs + self.n_features_in_ / 2 * np.log(self.gamma_ / np.pi)
+        return self._outputs(X)[:, 0]
+
+    def _readout(self) -> Readout:
+        bandwidth = (2.0 * self.gamma_) ** -0.5
+        return Readout.density(bandwidth, self.n_features_in_, self.totals_[0])
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """The total log-likelihood of the samples."""

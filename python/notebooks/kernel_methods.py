@@ -32,7 +32,7 @@ for worker in workers:
     for _ in range(5):
         worker.partial_fit(sample(5000))
 whole = workers[0].merge(workers[1])
-print(f"samples: {whole.weight_:.0f}")
+print(f"samples: {whole.totals_[0]:.0f}")
 
 # %% [markdown]
 # The density is high at the two centres and low between and beyond them.

@@ -48,7 +48,7 @@ pub(crate) struct Bar(ProgressBar);
 impl Bar {
     pub(crate) fn new(what: &'static str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), progress_target());
-        let template = "{prefix} [{bar:30}] {pos}/{len} {wide_msg} {eta}";
+        let template = "{prefix} [{bar:30}] {pos}/{len} {wide_msg} {eta} left";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }

@@ -26,7 +26,7 @@ arrays, name one after a colon:
 Shapes, with queries and keys of the same number of columns and one value per key:
 
   tokens × columns                     inspect, near
-  heads × tokens × columns             inspect, learn
+  heads × tokens × columns             inspect, near, learn
   sequences × heads × tokens × columns inspect --maps, learn
 
 inspect also reads .csv files of numbers.";
@@ -69,7 +69,7 @@ fn families() -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  {:12} {}{sign}", family.name(), family.title());
     }
-    text + "\nbalanced has the least error of all positive ones here; favor inspect measures it on your \
+    text + "\nbalanced is the default and the optimum of its class; favor inspect measures the error on your \
             data."
 }
 

@@ -44,7 +44,7 @@ fn one_line(message: &str) -> String {
             parts.push(line.strip_prefix("error: ").unwrap_or(line));
         }
     }
-    format!("{}; see favor --help", parts.join(" "))
+    format!("{}; see favor --help", parts.join("; "))
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
         let line = super::one_line(message);
         assert_eq!(
             line,
-            "unexpected argument '--query' found tip: a similar argument exists: '--queries'; see \
+            "unexpected argument '--query' found; tip: a similar argument exists: '--queries'; see \
              favor --help"
         );
     }

@@ -382,14 +382,17 @@ fn interrupted(budget: &[&str]) {
     let mut child = command(&arguments).stderr(std::process::Stdio::null()).spawn().unwrap();
     let id = child.id().to_string();
     // What a shell starts in the background ignores the signal until the command listens: it is repeated.
-    let status = loop {
+    let mut ended = None;
+    for _ in 0..600 {
         std::thread::sleep(std::time::Duration::from_millis(500));
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
+        ended = child.try_wait().unwrap();
+        if ended.is_some() {
+            break;
         }
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    };
-    assert!(!status.success());
+    }
+    child.kill().unwrap();
+    assert!(!ended.expect("the command does not hear Ctrl-C").success());
     assert_eq!(fs::read(&out).unwrap(), b"old");
 }
 

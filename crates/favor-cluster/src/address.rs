@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(Address::parse(Endpoint::Scheduler, "[::1]:7").unwrap().to_string(), "[::1]:7");
         for text in ["", "node-1", "node-1:", ":5", "node-1:70000", "http://node-1:5", "a b:5"] {
             let error = Address::parse(Endpoint::Scheduler, text).unwrap_err().to_string();
-            assert_eq!(error, format!("'{text}' is no address; give HOST:PORT"));
+            assert_eq!(error, format!("'{text}' is not an address; give HOST:PORT"));
         }
     }
 }

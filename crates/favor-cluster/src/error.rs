@@ -13,7 +13,7 @@ pub enum Error {
     #[error(transparent)]
     Tables(#[from] favor_tables::Error),
     /// A text that is not an address.
-    #[error("'{text}' is no address; give HOST:PORT")]
+    #[error("'{text}' is not an address; give HOST:PORT")]
     Address {
         /// What it was given for.
         endpoint: Endpoint,

@@ -35,7 +35,7 @@ fn read(answer: &str) -> Readiness {
     match words.next() {
         Some("200") if is_http => Readiness::Ready,
         Some("503") if is_http => Readiness::Empty,
-        _ => Readiness::Absent("what answers there is no scheduler".into()),
+        _ => Readiness::Absent("what answers there is not a scheduler".into()),
     }
 }
 

@@ -60,7 +60,7 @@ fn against_uniform(families: &[FamilyReport], uniform: f64) -> Vec<String> {
         if worse.len() == families.len() {
             out.push(format!(
                 "{features} features of any family are worse than the plain mean of the values \
-                 (error {base}; best {} {}): they carry nothing here",
+                 (error {base}; best {} {}): they are useless here",
                 best.name,
                 figures(error(best))
             ));
@@ -95,8 +95,8 @@ fn against_need(families: &[FamilyReport]) -> Vec<String> {
         return vec![];
     }
     vec![format!(
-        "{most} features are far too few: even with {family} the typical row sum is off by a \
-         factor of about {} of itself",
+        "{most} features are far too few: even with {family} the typical relative error \
+         of a row sum is about {}",
         figures(error)
     )]
 }

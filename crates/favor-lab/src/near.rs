@@ -140,7 +140,7 @@ fn head_errors(options: &NearOptions, head: &Head) -> Result<Errors> {
     })?;
     if q.rows() != k.rows() {
         let reason = format!(
-            "{} for {} queries; a near field needs as many keys as queries: both are places in \
+            "{} for {} queries; a window needs as many keys as queries, since both are positions in \
              one sequence",
             k.rows(),
             q.rows()
@@ -223,7 +223,7 @@ impl NearReport {
             .series(alone)
             .reference("mean of the values", mean(&self.mean_of_values));
         let kind = if self.causal { "Causal" } else { "Bidirectional" };
-        Figure::new(format!("{kind} attention with a near field"))
+        Figure::new(format!("{kind} attention with an exact window"))
             .columns(1)
             .plot_size(620.0, 330.0)
             .panel(panel)

@@ -40,7 +40,7 @@ fn what_makes_no_sense_is_refused() {
         assert!(message.contains(words), "{message}");
     };
     let values = || Some(rows(200, 3));
-    refused(rows(150, 4), values(), &options(), "keys: 200 for 150 queries; a near field needs");
+    refused(rows(150, 4), values(), &options(), "keys: 200 for 150 queries; a window needs");
     refused(rows(200, 1), None, &options(), "values: there are none");
     refused(rows(200, 1), values(), &options().widths(vec![]), "widths: give at least one");
     refused(rows(200, 1), values(), &options().features(0), "features: 0 is too few");

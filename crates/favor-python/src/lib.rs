@@ -16,6 +16,7 @@ mod moments;
 mod number;
 mod owned;
 mod product;
+mod readout;
 mod run;
 mod sums;
 
@@ -45,6 +46,8 @@ mod _native {
     use crate::moments::Moments;
     #[pymodule_export]
     use crate::product::{exact_kernel_product, kernel_product, log_kernel};
+    #[pymodule_export]
+    use crate::readout::Readout;
     #[pymodule_export]
     use crate::run::_panic;
     #[pymodule_export]

@@ -1,13 +1,13 @@
-//! Kernel classification, regression and density on tables: the Gaussian kernel by random features,
+//! Kernel classification, regression and density on tables by kernel features,
 //! so that time is linear in the rows and a model is a few sums, whatever the size of the table.
 //!
 //! A table comes from files or a query ([`Source`], [`Table`]), is read in batches on all cores, and
-//! need not fit into memory. [`fit`](fit()) makes two passes over it, one for the [`Moments`] that
-//! the feature map is fitted to and one for the sums of the features, and chooses the bandwidth on a
+//! need not fit into memory. [`fit`](fit()) makes two passes over it, one for the [`Moments`] of
+//! the columns and one for the sums of the features, and chooses features, kernel and bandwidth on a
 //! sample in between. The [`Model`] is one file; models with one map [merge](Model::merge), so that
 //! parts of a table can be fitted apart and rows added later ([`update`]). [`predict`](predict())
-//! gives with every prediction the predicted relative error of its sums; [`evaluate`](evaluate())
-//! puts the exact kernel beside them. The estimators themselves are those of [`favor::learn`].
+//! gives predictions, with error bars where the head has them; [`evaluate`](evaluate())
+//! compares them with the exact kernel. The estimators themselves are those of [`favor::learn`].
 //!
 //! ```
 //! use favor_tables::{FitRequest, Progress, Source, Table, fit, session};

@@ -15,8 +15,8 @@ impl Model {
         };
         let target = self.info.target.as_ref().map_or("", |t| &t.name);
         let axis = match self.info.task {
-            Task::Classify => "R² of the indicators, by folds",
-            _ => "R², by folds",
+            Task::Classify => "R² of the indicators, by cross-validation",
+            _ => "R², by cross-validation",
         };
         let points: Vec<(f64, f64)> =
             report.curve.iter().map(|p| (p.features as f64, p.score)).collect();
@@ -31,7 +31,7 @@ impl Model {
         }
         Ok(Figure::new("What more features bring")
             .caption(
-                "Scores by folds with the first features alone, each with its best penalty, from the \
+                "Cross-validated scores with the first features alone, each with its best penalty, from the \
                  sums of one fit.",
             )
             .panel(panel)

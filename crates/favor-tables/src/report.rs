@@ -80,7 +80,7 @@ impl Model {
             }
             Estimator::Linear(linear) => {
                 let spec = linear.design.spec();
-                let beside = if spec.linear { " beside the columns themselves" } else { "" };
+                let beside = if spec.linear { " plus the columns themselves" } else { "" };
                 let _ = writeln!(
                     out,
                     "\n{} {} features of the {} kernel of bandwidth {}{beside}, dimension {dimension}, \
@@ -135,7 +135,7 @@ fn linear_text(info: &ModelInfo) -> String {
     if let Some(report) = &info.report {
         let _ = writeln!(
             out,
-            "\npenalty {}{}, by {FOLDS} folds; {share} with the first features alone:",
+            "\npenalty {}{}, by {FOLDS}-fold cross-validation; {share} with the first features alone:",
             data_figures(report.penalty),
             if logistic { " of the ridge head that the logistic one begins with" } else { "" }
         );
@@ -150,7 +150,7 @@ fn linear_text(info: &ModelInfo) -> String {
     if let Some(judgement) = info.judgement.as_ref().filter(|j| j.rows > 0) {
         let _ = writeln!(
             out,
-            "\non {} rows of the sample, each by a {}head that has not seen its fold:",
+            "\non {} rows of the sample, each predicted by a {}head fitted without its fold:",
             judgement.rows,
             // A logistic head for each fold would take as many passes again.
             if logistic { "ridge " } else { "" }
@@ -169,7 +169,7 @@ fn importance_text(info: &ModelInfo) -> String {
     }
     shares.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut out =
-        "\nwhat matters: how predictions change with another row's value, as shares:\n".to_owned();
+        "\nimportance: change of the predictions when a column takes another row's value, as shares:\n".to_owned();
     for (share, name) in shares.iter().take(LISTED.min(8)) {
         let _ = writeln!(out, "  {:>5.1} %  {name}", 100.0 * share);
     }
@@ -179,7 +179,7 @@ fn importance_text(info: &ModelInfo) -> String {
 /// The best bandwidth of each kind of features, the best kind first, and which of them was chosen.
 fn choice_text(choice: &FeatureChoice) -> String {
     let mut out = format!(
-        "the best of {} on a sample of {} rows, {} features each, by folds:\n",
+        "the best of {} on a sample of {} rows, {} features each, by cross-validation:\n",
         choice.candidates.len(),
         choice.rows,
         choice.features
@@ -364,7 +364,7 @@ impl Evaluation {
             wrong.sort_by_key(|c| std::cmp::Reverse(c.2));
             let _ = writeln!(out, "\nmost frequent mistakes");
             for (truth, found, count) in wrong.into_iter().take(5) {
-                let _ = writeln!(out, "  {count} of '{truth}' taken for '{found}'");
+                let _ = writeln!(out, "  {count} of '{truth}' predicted as '{found}'");
             }
         }
         out

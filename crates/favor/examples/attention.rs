@@ -38,7 +38,7 @@ fn main() -> Result<()> {
         dirty_v.row_mut(j).fill(1e30);
     }
     let dirty = attend(&fit(&dirty_k)?, &q, &dirty_k, &dirty_v, &options)?;
-    println!("rubbish in the padding:       outputs equal: {}", clean == dirty);
+    println!("garbage in the padding:       outputs equal: {}", clean == dirty);
 
     // Causal: the map comes from other sequences, so it cannot know the future.
     let (past_q, past_k) = (tokens(3, 2048, 0.4), tokens(4, 2048, -0.2));

@@ -75,7 +75,7 @@ class FavorAttention(nn.Module):
     ) -> None:
         super().__init__()
         if add_bias_kv or add_zero_attn:
-            raise ValueError("add_bias_kv and add_zero_attn are not offered")
+            raise ValueError("add_bias_kv and add_zero_attn are not supported")
         if embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is no multiple of num_heads {num_heads}")
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
@@ -120,7 +120,7 @@ class FavorAttention(nn.Module):
     def from_multihead(cls, other: nn.MultiheadAttention, **options: Any) -> FavorAttention:
         """A module with the weights of a ``nn.MultiheadAttention``."""
         if other.bias_k is not None or other.add_zero_attn:
-            raise ValueError("add_bias_kv and add_zero_attn are not offered")
+            raise ValueError("add_bias_kv and add_zero_attn are not supported")
         weight = other.out_proj.weight
         made = cls(
             other.embed_dim,

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_FEATURES as u64))]
     features: usize,
     /// Family that learning starts from
-    #[arg(long, value_name = "NAME", default_value = "balanced")]
+    #[arg(long, value_name = "NAME", default_value_t)]
     family: Family,
     /// Attend exactly to keys at most this far from the query
     #[arg(long, value_name = "W", default_value_t = 16)]

@@ -22,7 +22,7 @@ fn a_scheduler_that_is_not_there() {
     let url = format!("df://{free}");
     let parts = ["--cluster: no scheduler answers at 127.0.0.1:", "refused", "start one with"];
     refused(folder, &[&FIT[..], &[&url]].concat(), &parts);
-    let somewhere = ["--cluster: 'somewhere' is no address; give HOST:PORT"];
+    let somewhere = ["--cluster: 'somewhere' is not an address; give HOST:PORT"];
     refused(folder, &[&FIT[..], &["somewhere"]].concat(), &somewhere);
     let executor = ["cluster", "executor", "--wait", "0", "--scheduler"];
     let address = free.to_string();

@@ -10,7 +10,7 @@ use crate::train::Model;
 use crate::weights;
 use crate::{Error, Result};
 use burn::tensor::Device;
-use favor_io::write_atomically;
+use favor_io::{create_folder, write_atomically};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -119,7 +119,7 @@ impl Bert {
     ) -> Result<()> {
         // What cannot be written leaves nothing behind.
         let maps = self.maps_to_bytes(self.prefix())?;
-        std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
+        create_folder(folder)?;
         let mut config = config.clone();
         let architecture = match (&self.classifier, &self.masked) {
             (Some(_), _) => "BertForSequenceClassification",

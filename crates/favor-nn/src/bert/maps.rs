@@ -71,7 +71,7 @@ impl Bert {
                     maps: own.len(),
                     exact: heads,
                     exact_keys,
-                    short_is_exact: false,
+                    short_is_exact: given.short_is_exact(),
                     kind: None,
                 };
                 entries.push(entry);
@@ -128,7 +128,8 @@ impl Bert {
                     Error::invalid("maps", format!("head {head} is exact where {known} have maps"))
                 })? = ExactKeys::ALL;
             }
-            attention.set_given(Some(GivenMaps::fixed(own, exact)?))?;
+            let given = GivenMaps::fixed(own, exact)?.with_short_exact(entry.short_is_exact);
+            attention.set_given(Some(given))?;
         }
         Ok(())
     }
@@ -167,6 +168,7 @@ mod tests {
     use super::*;
     use crate::bert::BertConfig;
     use crate::testing::generator;
+    use crate::text::Batch;
     use burn::tensor::Device;
     use favor::{Family, FeatureSpec, Kernel, Moments, Rows};
 
@@ -201,5 +203,31 @@ mod tests {
         let message = save(&place, &[near(2), ExactKeys::ALL, near(4)]).unwrap_err().to_string();
         assert!(message.contains("layer 0") && message.contains("window ±4"), "{message}");
         assert!(!place.exists());
+    }
+
+    /// The note of the file says whether short texts are computed exactly.
+    #[test]
+    fn short_texts_are_exact_if_the_file_says_so() {
+        let _held = generator();
+        let (config, device) = (BertConfig::small(20, 12, 1, 3), Device::flex());
+        device.seed(1);
+        let options = LayerOptions::new(Attention::Exact, 1);
+        let mut bert = Bert::new(&config, options, &device).unwrap();
+        let states = |bert: &Bert| {
+            let text = Batch::new(vec![vec![5, 6, 7, 8, 9, 10]]).unwrap();
+            bert.embed(&text).unwrap().into_data().iter::<f32>().collect::<Vec<f32>>()
+        };
+        let exact = states(&bert);
+        let mut by_file = |short_is_exact: bool| {
+            let given = GivenMaps::fixed(vec![map(); 3], vec![ExactKeys::NONE; 3]).unwrap();
+            let given = given.with_short_exact(short_is_exact);
+            bert.encoder.layers[0].attention.set_given(Some(given)).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            bert.save(folder.path(), &config, None, None).unwrap();
+            states(&Bert::open(folder.path(), None, &device).unwrap().0)
+        };
+        // Six tokens are fewer than six features are worth.
+        assert_eq!(by_file(true), exact);
+        assert_ne!(by_file(false), exact);
     }
 }

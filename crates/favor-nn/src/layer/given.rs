@@ -4,6 +4,7 @@ use crate::attention::{AttendMethod, Numbers};
 use crate::{Error, Result};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
+use favor::diagnose::Operations;
 use favor::{ExactKeys, FeatureMap, Matrix, Side};
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub struct GivenMaps {
     maps: Arc<[FeatureMap]>,
     #[module(skip)]
     exact: Arc<[ExactKeys]>,
+    #[module(skip)]
+    short_is_exact: bool,
 }
 
 /// The numbers of learned maps as weights of the model.
@@ -38,7 +41,7 @@ impl GivenMaps {
         if maps.iter().any(|m| m.features() != features || m.dim() != dim) {
             return Err(Error::invalid("maps", "those of a layer must be of one size"));
         }
-        Ok(Self { numbers: None, maps: maps.into(), exact: exact.into() })
+        Ok(Self { numbers: None, maps: maps.into(), exact: exact.into(), short_is_exact: false })
     }
 
     /// The same maps as weights of the model, which training changes. They must be learned ones.
@@ -65,7 +68,25 @@ impl GivenMaps {
             key: param(Side::Key),
             constants: weight(Tensor::from_data(constants, device)),
         };
-        Ok(Self { numbers: Some(numbers), maps: maps.into(), exact: self.exact })
+        Ok(Self {
+            numbers: Some(numbers),
+            maps: maps.into(),
+            exact: self.exact,
+            short_is_exact: false,
+        })
+    }
+
+    /// Whether sequences so short that features would cost more are computed exactly, unless they are causal, where the
+    /// beginning of a text would change as it grows. Weights that were trained with features should not do so, which
+    /// is the default.
+    pub fn with_short_exact(mut self, short_is_exact: bool) -> Self {
+        self.short_is_exact = short_is_exact;
+        self
+    }
+
+    /// Whether short sequences are computed exactly.
+    pub fn short_is_exact(&self) -> bool {
+        self.short_is_exact
     }
 
     /// The keys that each head attends exactly.
@@ -101,13 +122,27 @@ impl GivenMaps {
         self.maps.iter().enumerate().map(one).collect()
     }
 
-    /// How attention is computed with the maps as they are now.
-    pub(super) fn method(&self) -> Result<AttendMethod> {
+    /// How attention of so many queries and keys is computed with the maps as they are now.
+    pub(super) fn method(&self, queries: usize, keys: usize, causal: bool) -> Result<AttendMethod> {
+        let exact = if self.short_is_exact && !causal && self.is_short(queries, keys) {
+            vec![ExactKeys::ALL; self.maps.len()].into()
+        } else {
+            self.exact.clone()
+        };
         let maps = match &self.numbers {
             None => self.maps.clone(),
             Some(_) => self.maps()?.into(),
         };
-        Ok(AttendMethod::Hybrid { maps, exact: self.exact.clone() })
+        Ok(AttendMethod::Hybrid { maps, exact })
+    }
+
+    /// Whether exact attention takes no longer.
+    fn is_short(&self, queries: usize, keys: usize) -> bool {
+        let (features, dim) = (self.maps[0].features(), self.dim());
+        let operations = Operations { features, dim, values: dim };
+        let some = self.exact.iter().find(|exact| !exact.is_all());
+        let exact = some.map_or(0, |exact| exact.per_query(keys, false));
+        operations.exact_is_no_slower(exact as f64, queries, keys, false)
     }
 
     /// The numbers, if they are weights of the model.

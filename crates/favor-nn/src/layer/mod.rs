@@ -188,13 +188,13 @@ impl FavorAttention {
         mask: Option<&KeyMask>,
         causal: bool,
     ) -> Result<Tensor<3>> {
-        let [batch, _, length, _] = q.dims();
+        let ([batch, _, length, _], keys) = (q.dims(), k.dims()[2]);
         let options = AttendOptions::default().mask(mask).causal(causal);
         let options = options.implementation(self.implementation).failure(self.failure.clone());
         let out = match (&self.relative, &self.given) {
             (Some(relative), _) => relative.attend(q, k, v, mask, causal)?,
             (None, Some(given)) => {
-                let method = given.method()?;
+                let method = given.method(length, keys, causal)?;
                 match given.numbers() {
                     Some(numbers) => attend_trained([q, k, v], numbers, &method, &options)?,
                     None => attend(q, k, v, &method, &options)?,

@@ -12,6 +12,7 @@ use crate::{Error, Result};
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use favor_io::create_folder;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -234,7 +235,7 @@ pub(super) fn judge(model: &Path, task: &TextTask, options: TuningOptions) -> Re
 pub fn finetune(request: &FinetuneRequest, watch: Watch<'_>) -> Result<FineTuned> {
     let task = TextTask::read(&request.task, &request.data)?;
     let (tuning, trainer) = Tuning::new(&request.model, task, request.attention, request.options)?;
-    std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
+    create_folder(&request.out)?;
     let described = (&request.model, &request.task, request.attention, request.options);
     let checkpoint = request.out.join("checkpoint.safetensors");
     let mut session = Session::start(trainer, &described, checkpoint, watch)?;

@@ -5,7 +5,7 @@ use super::session::Watch;
 use crate::attention::Attention;
 use crate::{Error, Result};
 use favor_io::progress::Tick;
-use favor_io::write_atomically;
+use favor_io::{create_folder, write_atomically};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -225,7 +225,7 @@ pub fn run_cell<G: Grid>(grid: &G, number: usize, watch: Watch<'_>) -> Result<()
     }
     let path = grid.place(cell);
     let folder = path.parent().unwrap_or(&path);
-    std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
+    create_folder(folder)?;
     let name = format!("{} ({} of {})", grid.title(cell), number + 1, cells.len());
     let listener = |tick: Tick<'_>| {
         let what = format!("{name} {}", tick.what);

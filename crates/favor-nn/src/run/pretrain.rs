@@ -12,6 +12,7 @@ use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::tensor::{Int, Tensor, TensorData};
 use favor::draw::Stream;
+use favor_io::create_folder;
 use std::path::PathBuf;
 
 /// The fraction of tokens that are to be guessed.
@@ -137,7 +138,7 @@ pub fn pretrain(request: &PretrainRequest, watch: Watch<'_>) -> Result<Pretraine
         (&request.corpus, &request.model, request.shape, attention),
         (steps, batch, length, rate, request.warmup, seed),
     );
-    std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
+    create_folder(&request.out)?;
     let trainer = Trainer::new(model, schedule, AdamOptions::default(), seed)?;
     let checkpoint = request.out.join("checkpoint.safetensors");
     let mut session = Session::start(trainer, &described, checkpoint, watch)?;

@@ -5,6 +5,7 @@ use super::strings;
 use crate::audio::read_sound;
 use crate::{Error, Result};
 use favor_io::arrays::npy_bytes;
+use favor_io::create_folder;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ pub fn import(corpus: Corpus, data: &Path, out: &Path) -> Result<Vec<(PathBuf, u
     if let Some(path) = needed.into_iter().find(|folder| !folder.is_dir()) {
         return Err(Error::NoData { path, wanted: "the files of the corpus" });
     }
-    fs::create_dir_all(&to).map_err(|e| Error::file(&to, e))?;
+    create_folder(&to)?;
     let manifests = match corpus {
         Corpus::An4 => an4(&from, &to)?,
         Corpus::Fsdd => fsdd(&from, &to)?,
@@ -105,7 +106,7 @@ fn an4(from: &Path, to: &Path) -> Result<Manifests> {
     let values: Vec<f32> =
         bytes.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect();
     let folder = to.join("features");
-    fs::create_dir_all(&folder).map_err(|e| Error::file(&folder, e))?;
+    create_folder(&folder)?;
     let (mut train, mut test) = (Vec::new(), Vec::new());
     for (i, line) in text.lines().enumerate().skip(1) {
         let refuse = || Error::file(&index, format!("line {}: no utterance of AN4", i + 1));
@@ -213,7 +214,7 @@ fn digit(archive: &Path, to: &Path, path: &Path) -> Result<(Utterance, String)> 
 fn unpack(archive: &Path, to: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let damaged = |e: std::io::Error| Error::file(archive, format!("damaged: {e}"));
     let folder = to.join("sounds");
-    fs::create_dir_all(&folder).map_err(|e| Error::file(&folder, e))?;
+    create_folder(&folder)?;
     let mut files = Vec::new();
     for entry in tar::Archive::new(open(archive)?).entries().map_err(damaged)? {
         let mut entry = entry.map_err(damaged)?;

@@ -4,6 +4,7 @@ use super::manifest::Utterance;
 use crate::audio::{Sound, read_sound};
 use crate::{Error, Result};
 use favor::draw::Stream;
+use favor_io::create_folder;
 use std::path::{Path, PathBuf};
 
 /// The stream that decides order, lengths and pauses.
@@ -30,7 +31,7 @@ pub(super) fn joined(
     let mut order: Vec<&Utterance> = utterances.iter().collect();
     stream.shuffle(&mut order);
     let folder = to.join("sounds");
-    std::fs::create_dir_all(&folder).map_err(|e| Error::file(&folder, e))?;
+    create_folder(&folder)?;
     let mut out = Vec::new();
     let mut rest = &order[..];
     while rest.len() >= WORDS.start {

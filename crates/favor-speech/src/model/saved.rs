@@ -9,7 +9,7 @@ use crate::audio::{Features, FrontEnd};
 use crate::{Error, Result};
 use burn::tensor::Device;
 use favor::store::Kind;
-use favor_io::write_atomically;
+use favor_io::{create_folder, write_atomically};
 use favor_nn::LayerOptions;
 use favor_nn::batches::like_length;
 use favor_nn::store;
@@ -60,7 +60,7 @@ impl SpeechModel {
 
     /// Writes the model to `model.safetensors` of a folder.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder).map_err(|e| Error::file(folder, e))?;
+        create_folder(folder)?;
         let metadata = Metadata {
             config: self.config.clone(),
             front: self.front.clone(),

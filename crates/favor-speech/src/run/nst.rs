@@ -10,7 +10,7 @@ use crate::audio::Features;
 use crate::{Error, Errors, Manifest, Result, SpeechModel, Utterance};
 use favor_io::progress::Tick;
 use favor_io::setters;
-use favor_io::write_atomically;
+use favor_io::{create_folder, write_atomically};
 use favor_nn::LayerOptions;
 use favor_nn::run::Watch;
 use rayon::prelude::*;
@@ -122,7 +122,7 @@ pub fn nst(request: &NstRequest, watch: Watch<'_>) -> Result<Vec<Generation>> {
         let mut data = vec![request.labelled.clone()];
         let mut labelled = [0, unlabelled.utterances.len()];
         if generation > 0 {
-            std::fs::create_dir_all(&folder).map_err(|e| Error::file(&folder, e))?;
+            create_folder(&folder)?;
             let teacher = request.out.join(format!("generation-{}", generation - 1));
             let sure = label(&teacher, &unlabelled, request.confidence)?;
             labelled[0] = sure.len();

@@ -168,7 +168,7 @@ impl SpeechRequest {
             ("seeds", self.seeds == 0),
         ])?;
         if !matches!(self.corpus, Corpus::An4 | Corpus::Fsdd | Corpus::Digits) {
-            let reason = format!("'{}' has no part to be judged by", self.corpus.name());
+            let reason = format!("'{}' has no test set", self.corpus.name());
             return Err(Error::invalid("corpus", reason));
         }
         let trained = self.modes.iter().any(|mode| *mode != Mode::Replaced);

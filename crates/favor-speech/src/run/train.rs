@@ -13,7 +13,7 @@ use burn::tensor::Tensor;
 use favor::draw::Stream;
 use favor_io::progress::Tick;
 use favor_io::setters;
-use favor_io::write_atomically;
+use favor_io::{create_folder, write_atomically};
 use favor_nn::LayerOptions;
 use favor_nn::batches::Batches;
 use favor_nn::run::{Session, Watch};
@@ -199,7 +199,7 @@ pub fn train(request: &TrainRequest, watch: Watch<'_>) -> Result<Trained> {
     let training = Training::new(request)?;
     let TrainOptions { epochs, judge, .. } = request.options;
     let trainer = training.trainer(request.attention)?;
-    std::fs::create_dir_all(&request.out).map_err(|e| Error::file(&request.out, e))?;
+    create_folder(&request.out)?;
     let weights = trainer.model().num_params();
     let per_epoch = training.batches.per_epoch();
     let described = (&request.data, request.attention, request.options);

@@ -1,7 +1,7 @@
 //! Where features and the exact kernel cost the same.
 
 /// Self-attention over this many tokens per feature is as fast exact as with features: the median of the
-/// lengths measured in docs/benchmarks.md, "Where features begin to pay".
+/// lengths measured in docs/benchmarks.md, "Break-even length".
 const TOKENS_PER_FEATURE: f64 = 2.0;
 
 /// The same for causal attention, where the exact kernel skips half of its values.

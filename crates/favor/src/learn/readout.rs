@@ -69,6 +69,7 @@ impl Readout {
     /// common factor; as frequent as their weights when `None`.
     pub fn classes(weights: Vec<f64>, prior: Option<&[f64]>) -> Self {
         let total: f64 = weights.iter().sum();
+        let weights = if total > 0.0 { weights } else { vec![1.0; weights.len()] };
         let factor = |(c, &weight): (usize, &f64)| match prior {
             None => 1.0,
             Some(prior) if weight > 0.0 => prior[c] * total / weight,

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Number of students after the first teacher
     #[arg(long, value_name = "N", default_value_t = usual().generations)]
     generations: u64,
-    /// Least confidence of the teacher for a label to be used, from 0 to 1
+    /// Minimum confidence of the teacher for a label to be used, from 0 to 1
     #[arg(long, value_name = "P", default_value_t = usual().confidence)]
     confidence: f64,
     /// Output folder, with one subfolder per generation; created if missing

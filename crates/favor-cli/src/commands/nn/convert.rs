@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     near: usize,
     /// Attend exactly to the members of each query's preferred slots, slots × members
-    #[arg(long, value_name = "SxR")]
+    #[arg(long, value_name = "SxM")]
     routed: Option<Routed>,
     /// Comma-separated layers to convert, counted from 0 [default: all]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]

@@ -19,7 +19,7 @@ pub(in crate::commands) struct Backend {
     #[cfg(feature = "cluster")]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "threads")]
     cluster: Option<String>,
-    /// Most pieces that a cluster reads the table in: a few times its number of cores
+    /// Maximum number of pieces to split the table into: a few times the cluster's number of cores
     #[cfg(feature = "cluster")]
     #[arg(long, value_name = "N", default_value_t = 64, requires = "cluster")]
     partitions: usize,

@@ -26,7 +26,7 @@ const EXAMPLES: &str = "Examples:
 ///
 /// The table is read twice: for the contents and moments of its columns, and for the sums of the
 /// features. It is read once more if it has texts, missing values or numbers that are ranked, and a
-/// few more times for a logistic head. Labels take a reading of the target alone. Family, kernel and
+/// few more times for a logistic head. Labels take one more pass, over the target alone. Family, kernel and
 /// bandwidth are chosen on a sample.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -103,7 +103,7 @@ pub(crate) struct Arguments {
     /// Prior probabilities of the classes: data, uniform, or a list such as yes=0.3,no=0.7
     #[arg(long, value_name = "HOW", default_value = "data")]
     prior: Prior,
-    /// Most rows in the sample, which the bandwidth is chosen on and the model keeps for comparison
+    /// Maximum size of the sample that the bandwidth is chosen on and the model keeps for comparison
     #[arg(long, value_name = "N", default_value_t = FitRequest::default().sample)]
     sample: usize,
     /// Reuse the encoders, map, bandwidth and task of this model, so that the two can be merged

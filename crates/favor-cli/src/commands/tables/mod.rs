@@ -74,7 +74,7 @@ fn show(progress: Arc<Progress>, done: &AtomicBool) {
     let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
     let style = |template| ProgressStyle::with_template(template).ok();
     let (known, unknown, elsewhere) = (
-        style("{prefix} [{bar:30}] {human_pos}/{human_len} rows {msg} {eta}"),
+        style("{prefix} [{bar:30}] {human_pos}/{human_len} rows {msg} {eta} left"),
         style("{prefix} {spinner} {human_pos} rows {msg}"),
         // Of rows that a cluster reads nothing is heard.
         style("{prefix} {spinner} {elapsed}"),

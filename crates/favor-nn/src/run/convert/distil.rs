@@ -10,7 +10,7 @@ use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-/// What the squared error of the output counts, beside one for the mean of the states.
+/// The weight of the output's squared error, relative to the mean of the states.
 const OUTPUT: f64 = 10.0;
 
 /// Logits are divided by this before the classes of two models are compared.

@@ -4,7 +4,7 @@ use crate::bert::Bert;
 use crate::train::Model;
 use crate::{Error, Result, store};
 use favor::store::Kind;
-use favor_io::write_atomically;
+use favor_io::{create_folder, write_atomically};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl Work {
         let request =
             serde_json::to_string(request).map_err(|e| Error::invalid("request", e.to_string()))?;
         let folder = out.join(FOLDER);
-        std::fs::create_dir_all(&folder).map_err(|e| Error::file(&folder, e))?;
+        create_folder(&folder)?;
         let work = Self { folder, request };
         match work.read::<String>("request.json")? {
             Some(found) if found != work.request => {
