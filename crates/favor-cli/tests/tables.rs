@@ -64,7 +64,7 @@ fn from_a_csv_to_predictions() {
         "ridge head",
         "←",
         "inner: 300 rows",
-        "by 4 folds",
+        "by 4-fold cross-validation",
         "rings.favor",
     ] {
         assert!(text.contains(part), "{text}");

@@ -128,7 +128,8 @@ fn ridge_beats_nadaraya_watson_and_says_what_features_bring() {
     let judged = model.info().judgement.as_ref().unwrap();
     assert!((judged.r2.unwrap() - found.score).abs() < 0.05, "{judged:?}");
     let text = model.to_text();
-    for part in ["ridge head", "nystrom features of the gaussian kernel", "by 4 folds", "matters"] {
+    for part in ["ridge head", "nystrom features of the gaussian kernel", "by 4-fold", "importance"]
+    {
         assert!(text.contains(part), "{text}");
     }
     assert!(model.to_svg().unwrap().starts_with("<svg"));
@@ -212,7 +213,11 @@ fn columns_matter_by_the_variance_they_bring() {
     let ridge = fitted(batch.clone(), &of_side).unwrap();
     let logistic = fitted(batch, &of_side.head(Some(HeadKind::Logistic.into()))).unwrap();
     assert_ne!(ridge.info().importances, logistic.info().importances);
-    assert!(logistic.to_text().contains("each by a ridge head"), "{}", logistic.to_text());
+    assert!(
+        logistic.to_text().contains("each predicted by a ridge head"),
+        "{}",
+        logistic.to_text()
+    );
 }
 
 /// Batches, workers and the order of rows make no difference but rounding.
