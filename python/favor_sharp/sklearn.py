@@ -336,7 +336,8 @@ class KernelClassifier(ClassifierMixin, _Summed):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class."""
-        return self.classes_[self._outputs(X).argmax(1)]
+        probabilities = self._outputs(X)
+        return self.classes_[probabilities.argmax(1)]
 
     def _readout(self) -> Readout:
         return Readout.classes(self.totals_)

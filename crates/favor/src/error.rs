@@ -3,6 +3,15 @@
 use std::borrow::Cow;
 
 /// The result of every fallible function of this crate.
+///
+/// ```
+/// fn norm(x: favor::Rows<'_, f64>) -> favor::Result<f64> {
+///     x.check_nonempty("rows")?;
+///     Ok(x.row(0).iter().map(|v| v * v).sum::<f64>().sqrt())
+/// }
+/// assert_eq!(norm(favor::Rows::new(&[3.0, 4.0], 1, 2)?)?, 5.0);
+/// # Ok::<(), favor::Error>(())
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation failed. Every message says what was wrong and where.

@@ -104,7 +104,15 @@ pub fn attention_into<T: Scalar>(
 
 /// The gradients of attention, each contiguous and shaped like its input.
 ///
-/// [`attention_backward`] returns them; its page has an example.
+/// ```
+/// use favor::{AttentionOptions, Kernel, Method, Qkv, Tensor, attention_backward};
+/// // One query, one key: the output is the value, whatever the query is.
+/// let t = Tensor::new(&[1.0, 2.0], [1, 1, 1, 2])?;
+/// let (method, inputs) = (Method::Exact(Kernel::attention(2)), Qkv::new(t, t, t));
+/// let gradients = attention_backward(method, inputs, t, t, &AttentionOptions::new())?;
+/// assert_eq!((gradients.q, gradients.v), (vec![0.0, 0.0], vec![1.0, 2.0]));
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gradients<T> {
     /// With respect to the queries.

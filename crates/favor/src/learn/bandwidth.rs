@@ -34,6 +34,12 @@ pub fn bandwidths() -> Vec<f64> {
 }
 
 /// The bandwidth to fit with.
+///
+/// ```
+/// use favor::learn::{Bandwidth, Search};
+/// assert_eq!(Bandwidth::default(), Search::Validation.into());
+/// assert_eq!(Bandwidth::from(0.5), Bandwidth::Fixed(0.5));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bandwidth {
     /// The best of [`bandwidths`].
@@ -71,6 +77,12 @@ impl From<Search> for Bandwidth {
 }
 
 /// How a bandwidth is chosen.
+///
+/// ```
+/// use favor::learn::{Bandwidth, Search};
+/// let every_row_once = Bandwidth::Auto(Search::CrossValidation { folds: 5 });
+/// assert_ne!(every_row_once, Bandwidth::default());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Search {
     /// Every fourth row of the sample is held out.
@@ -95,6 +107,12 @@ impl Search {
 }
 
 /// One bandwidth and its scores.
+///
+/// ```
+/// use favor::learn::Trial;
+/// let trial = Trial { bandwidth: 0.5, score: 0.81, exact: 0.84 };
+/// assert!(trial.exact > trial.score); // what more features could still gain
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The bandwidth.
@@ -106,6 +124,14 @@ pub struct Trial {
 }
 
 /// The scores of all bandwidths.
+///
+/// ```
+/// use favor::learn::{Curve, Search, Trial};
+/// let trial = |bandwidth, score| Trial { bandwidth, score, exact: score };
+/// let trials = vec![trial(0.1, 0.7), trial(0.5, 0.8), trial(2.0, 0.6)];
+/// let curve = Curve { search: Search::Validation, rows: 1000, trials };
+/// assert_eq!(curve.best().map(|best| best.bandwidth), Some(0.5));
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
     /// How they were found.

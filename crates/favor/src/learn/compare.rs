@@ -17,6 +17,12 @@ const NULL: u64 = 1 << 35;
 const DRAWS: usize = 10_000;
 
 /// Two sets of rows compared.
+///
+/// ```
+/// use favor::learn::TwoSampleTest;
+/// let differ = |test: &TwoSampleTest| test.p_value < 0.01;
+/// assert!(differ(&TwoSampleTest { distance: 0.3, unbiased_square: 0.09, p_value: 1e-4 }));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TwoSampleTest {
     /// The distance of the mean features: 0 for equal distributions, and at most √2.

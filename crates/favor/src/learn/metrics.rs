@@ -106,6 +106,14 @@ pub struct Reliability {
 }
 
 /// Rows with about the same probability.
+///
+/// ```
+/// use favor::learn::metrics::reliability;
+/// let found = reliability(&[0.9, 0.9, 0.2, 0.2], &[true, true, true, false], None, 10)?;
+/// let sure = found.bins.last().unwrap();
+/// assert_eq!((sure.frequency, sure.weight), (1.0, 2.0));
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ReliabilityBin {
     /// The mean probability that was stated.

@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
 /// What is predicted.
+///
+/// ```
+/// use favor::learn::Task;
+/// assert_eq!((Task::Regress.name(), Task::Regress.score_name()), ("regression", "R²"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Task {
     /// The class of a row: `argmax_c Σ_i w_i K(u,u_i) [class_i = c]`.

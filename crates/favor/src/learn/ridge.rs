@@ -80,6 +80,20 @@ pub struct RidgeFit {
 
 /// How a head was chosen. Scores are shares of the targets' variance that the folds' predictions
 /// explain: R² for numbers.
+///
+/// ```
+/// use favor::learn::{DesignSpec, GramSums, Known, Outcome, RidgeOptions, RidgeReport, Scaling};
+/// use favor::{Matrix, Moments};
+/// let rows = Matrix::from_fn(500, 1, |i, _| (i as f64 * 0.37).sin());
+/// let y = Matrix::from_fn(500, 1, |i, _| (3.0 * rows[(i, 0)]).cos());
+/// let design = DesignSpec::new(64).bandwidth(0.7).fit(&Moments::of(rows.view())?, rows.view())?;
+/// let mut sums = GramSums::new(&design, Outcome::Numbers(vec![Scaling::IDENTITY]), 4)?;
+/// sums.add(&design, rows.view(), Known::Numbers(y.view()), None, None)?;
+/// let report: RidgeReport = sums.ridge(&RidgeOptions::default())?.report;
+/// assert!(report.score.unwrap() > 0.99 && report.penalties.len() > 1);
+/// assert_eq!(report.curve.last().map(|point| point.features), Some(64));
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RidgeReport {

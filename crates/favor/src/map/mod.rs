@@ -23,7 +23,14 @@ pub(crate) const BLOCK: usize = 256;
 
 /// Which side of the kernel a set of vectors is on.
 ///
-/// The two sides of a [`FeatureMap`] have different features; its page has an example.
+/// ```
+/// use favor::{Family, FeatureSpec, Moments, Rows, Side};
+/// let x = Moments::of(Rows::new(&[1.0, 2.0, 3.0, 5.0], 2, 2)?)?;
+/// let y = Moments::of(Rows::new(&[0.1, 0.2, 0.0, 0.3], 2, 2)?)?;
+/// let map = FeatureSpec::new(Family::Balanced, 8).fit(&x, &y)?;
+/// assert_ne!(map.side(Side::Query).weights, map.side(Side::Key).weights);
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The `x` of `K(x,y)`.

@@ -90,7 +90,16 @@ pub(super) fn row_scales<R: Cached>(
 
 /// The gradients of a product with respect to queries, keys and values.
 ///
-/// [`kernel_product_backward`] returns them; its page has an example.
+/// ```
+/// use favor::{Family, FeatureSpec, Kernel, Moments, Rows, kernel_product_backward};
+/// let x = Rows::new(&[0.5_f64, 0.0, 0.0, 0.5], 2, 2)?;
+/// let m = Moments::of(x)?;
+/// let map = FeatureSpec::new(Family::Balanced, 8).kernel(Kernel::gaussian()).fit(&m, &m)?;
+/// let ones = Rows::new(&[1.0, 1.0], 2, 1)?;
+/// let gradients = kernel_product_backward(&map, x, x, ones, ones)?;
+/// assert_eq!((gradients.x.shape(), gradients.c.shape()), ((2, 2), (2, 1)));
+/// # Ok::<(), favor::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProductGradients<T> {
     /// With respect to the queries.
