@@ -219,7 +219,8 @@ impl<R: Cached> Hybrid<'_, R> {
             exponents: vec![],
             kept_since: vec![],
         };
-        state.lead(self, (head.q, head.k, head.v), head.mask, &mut walk, &mut Tools::none())?;
+        let (inputs, mut tools) = ((head.q, head.k, head.v), Tools::none());
+        state.lead(self, inputs, head.mask, &mut walk, (&mut tools, false)).0?;
         let BackwardWalk { mut way, stops, .. } = walk;
         way.keys.add_lists(&state.lists, true);
         let of_terms = &way.keys.of_terms;
