@@ -128,7 +128,9 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         let near = hybrid.exact.near;
         let width = hybrid.map.query.weights.width;
         // The more slots there are, the more queries it takes until some of them share one.
-        let step = if hybrid.exact.is_routed() { (6 * width).clamp(LEAST, MOST) } else { LEAST };
+        let wanted = if hybrid.exact.is_routed() { 6 * width } else { LEAST };
+        // The wider the windows, the more rows it takes until few keys are in those of two tiles.
+        let step = wanted.max(near.saturating_mul(6)).clamp(LEAST, MOST);
         let step = step.max(tile_rows(width)).min(rows.max(1));
         let scratch = Scratch::with_capacity(&hybrid.map.query, columns, step);
         let shape = Shape::new(hybrid.map, columns);
