@@ -220,6 +220,33 @@ fn inspect_prints_a_table_or_json() {
 }
 
 #[test]
+fn every_kind_of_work_is_measured() {
+    let small = ["bench", "--length", "64", "--features", "16", "--heads", "2", "--dim", "16"];
+    let run = |more: &[&str]| -> Vec<Value> {
+        let output = favor(&[&small[..], &["--runs", "1", "--json"], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let all = run(&["--batch", "2", "--masked"]);
+    let names: Vec<&str> = all.iter().map(|m| m["work"].as_str().unwrap()).collect();
+    let ours: Vec<&str> = favor_lab::bench::Work::OURS.iter().map(|w| w.name()).collect();
+    assert_eq!(names, ours);
+    for m in &all {
+        let name = m["work"].as_str().unwrap();
+        let seconds = m["seconds"].as_f64().unwrap();
+        assert!(seconds.is_finite() && (seconds > 0.0 || name == "pack"), "{m}");
+        assert!(m["gflops"].is_f64() && m["batch"] == 2, "{m}");
+        let attention = !["prompt", "prompt_pieces", "decode", "pack", "product"].contains(&name);
+        assert_eq!(m["masked"], attention, "{m}");
+    }
+    let packed = run(&["--work", "causal,prompt", "--near", "4", "--packed"]);
+    let exact: Vec<&Value> = packed.iter().map(|m| &m["exact"]["near"]).collect();
+    assert_eq!(exact, [4, 4]);
+    assert_eq!([&packed[0]["packed"], &packed[1]["packed"]], [true, false]);
+    refused(&favor(&["bench", "--packed", "--batch", "2"]), &["packed sequences", "batch of one"]);
+}
+
+#[test]
 fn heads_become_a_list_and_a_figure() {
     let folder = tempfile::tempdir().unwrap();
     let q = heads(folder.path(), "q.npy", [3, 10, 4]);

@@ -1,7 +1,7 @@
 //! The cost of exact keys: times of attention with them, as ratios to features alone.
 //!
 //! Runs are interleaved and the best of each counts, so other work on the machine matters little.
-//! `hybrid_speed [length] [rounds]`
+//! `hybrid_speed [length] [rounds] [part]`, where the part is `forward`, `causal`, `decode` or all of them.
 
 use favor::draw::Stream;
 use favor::{
@@ -13,11 +13,17 @@ use std::time::Instant;
 
 const DIM: usize = 64;
 const HEADS: usize = 8;
+const PARTS: [&str; 3] = ["forward", "causal", "decode"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let length: usize = arguments.next().map_or(Ok(4096), |a| a.parse())?;
     let rounds: usize = arguments.next().map_or(Ok(5), |a| a.parse())?;
+    let part = arguments.next();
+    if let Some(name) = part.as_deref().filter(|name| !PARTS.contains(name)) {
+        return Err(format!("no part is called {name}: it is one of {}", PARTS.join(", ")).into());
+    }
+    let asked = |name: &str| part.as_deref().is_none_or(|part| part == name);
     let mut noise = Stream::new(1, 0);
     let mut draw = |count: usize| (0..count).map(|_| noise.normal() as f32).collect::<Vec<f32>>();
     let shape = [1, HEADS, length, DIM];
@@ -30,8 +36,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sets = [ExactKeys::NONE, near(16), near(64), near(16).routed(4, 8)];
     for features in [64, 128] {
         let maps = [map(&q, &k, features)?];
-        let mut bidirectional = 0.0;
+        let mut bidirectional = None;
         for causal in [false, true] {
+            if !asked(if causal { "causal" } else { "forward" }) {
+                continue;
+            }
             let options = AttentionOptions::new().causal(causal);
             let mut best = [[f64::INFINITY; 2]; 4];
             for _ in 0..rounds {
@@ -55,12 +64,18 @@ fn main() -> Result<(), Box<dyn Error>> {
                 println!();
             }
             if !causal {
-                bidirectional = best[0][0];
+                bidirectional = Some(best[0][0]);
             }
-            let both = (best[0][0] + best[0][1]) / bidirectional;
-            println!("    forward and backward: {both:.2} × forward of every query to every key");
+            if let Some(one) = bidirectional {
+                let both = (best[0][0] + best[0][1]) / one;
+                println!(
+                    "    forward and backward: {both:.2} × forward of every query to every key"
+                );
+            }
         }
-        decode(&maps[0], inputs, &sets, rounds)?;
+        if asked("decode") {
+            decode(&maps[0], inputs, &sets, rounds)?;
+        }
     }
     Ok(())
 }

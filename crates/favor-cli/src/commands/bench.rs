@@ -11,6 +11,7 @@ const EXAMPLES: &str = "Examples:
   favor bench
   favor bench --work forward,exact --length 1024,16384 --features 128,256 --threads 2
   favor bench --work forward,causal,decode --length 16384 --features 64 --near 16 --routed 4x8
+  favor bench --work causal,prompt,prompt_pieces,decode --length 4096 --near 16
   favor bench --work product --length 1000000 --dim 16 --heads 1 --features 256 --json";
 
 /// Benchmark this machine: time, extra memory and error of each kind of work.
@@ -20,8 +21,10 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// Comma-separated kinds of work: forward, backward, causal, causal_backward, exact,
-    /// exact_causal, exact_backward, decode, product; all of these by default. Also sgemm, a
-    /// matrix product by faer for comparison
+    /// exact_causal, exact_backward, prompt and prompt_pieces (into the state of decoding, at once
+    /// or 512 tokens at a time), decode, pack (what the first call with a map takes longer than the
+    /// second), product; all of these by default. Also sgemm, a matrix product by faer for
+    /// comparison
     #[arg(long, value_name = "NAME,…")]
     work: Option<List<Work>>,
     /// Sequence lengths, or the number of points on each side of a product
@@ -36,6 +39,15 @@ pub(crate) struct Arguments {
     /// Number of heads
     #[arg(long, value_name = "H", default_value_t = BenchOptions::default().heads)]
     heads: usize,
+    /// Number of sequences
+    #[arg(long, value_name = "N", default_value_t = BenchOptions::default().batch)]
+    batch: usize,
+    /// Pad a fifth of the keys, in attention
+    #[arg(long)]
+    masked: bool,
+    /// Make several sequences of unequal length of each, packed one after the other, in attention
+    #[arg(long)]
+    packed: bool,
     /// Family of the feature maps
     #[arg(long, value_name = "NAME", default_value_t = BenchOptions::default().family)]
     family: favor::Family,
@@ -74,6 +86,9 @@ impl Arguments {
             .features(self.features.0)
             .dim(self.dim)
             .heads(self.heads)
+            .batch(self.batch)
+            .masked(self.masked)
+            .packed(self.packed)
             .family(self.family)
             .exact(exact)
             .threads(self.threads)

@@ -14,7 +14,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     pub(super) fn new(options: &BenchOptions, length: usize) -> Result<Self> {
-        let shape = [1, options.heads, length, options.dim];
+        let shape = [options.batch, options.heads, length, options.dim];
         let count = shape.iter().product();
         let mut stream = Stream::new(options.seed, 77);
         // A table of normals, walked through at odd steps: drawing every number would take longer

@@ -3,9 +3,11 @@
 //! Times are the best of several runs. They say little alone: compare them with a peer's, taken in
 //! turns on the same machine.
 
+mod decoding;
 mod inputs;
 mod memory;
 mod report;
+mod seen;
 mod sgemm;
 mod work;
 
@@ -31,6 +33,12 @@ pub struct BenchOptions {
     pub dim: usize,
     /// Heads.
     pub heads: usize,
+    /// Sequences.
+    pub batch: usize,
+    /// Whether a fifth of the keys is padding, in attention.
+    pub masked: bool,
+    /// Whether each sequence is several, packed one after the other, in attention.
+    pub packed: bool,
     /// The family of the maps.
     pub family: Family,
     /// The keys that attention by features and decoding attend to exactly.
@@ -51,6 +59,9 @@ impl Default for BenchOptions {
             features: vec![128],
             dim: 64,
             heads: 8,
+            batch: 1,
+            masked: false,
+            packed: false,
             family: Family::Balanced,
             exact: ExactKeys::NONE,
             threads: None,
@@ -66,6 +77,9 @@ setters! { BenchOptions {
     features: Vec<usize>,
     dim: usize,
     heads: usize,
+    batch: usize,
+    masked: bool,
+    packed: bool,
     family: Family,
     exact: ExactKeys,
     threads: Option<usize>,
@@ -75,12 +89,16 @@ setters! { BenchOptions {
 
 impl BenchOptions {
     fn check(&self) -> Result<()> {
-        let sizes = [("dim", self.dim), ("heads", self.heads), ("runs", self.runs)];
+        let sizes =
+            [("dim", self.dim), ("heads", self.heads), ("batch", self.batch), ("runs", self.runs)];
         let lengths = self.lengths.iter().map(|&n| ("lengths", n));
         let features = self.features.iter().map(|&n| ("features", n));
         let zero = sizes.into_iter().chain(lengths).chain(features).find(|(_, size)| *size == 0);
         if let Some((what, _)) = zero {
             return Err(Error::invalid(what, "0 is too few; give at least 1"));
+        }
+        if self.packed && self.batch > 1 {
+            return Err(Error::invalid("packed", "packed sequences are a batch of one"));
         }
         let missing = [("works", self.works.is_empty()), ("features", self.features.is_empty())];
         match missing.into_iter().find(|(_, missing)| *missing) {

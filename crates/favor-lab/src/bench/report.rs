@@ -21,12 +21,18 @@ pub struct Measured {
     pub dim: usize,
     /// Heads.
     pub heads: usize,
-    /// The best time; for decoding, of one token.
+    /// Sequences.
+    pub batch: usize,
+    /// Whether a fifth of the keys was padding.
+    pub masked: bool,
+    /// Whether each sequence was several, packed one after the other.
+    pub packed: bool,
+    /// The best time; for decoding, of one token of every sequence.
     pub seconds: f64,
     /// Useful floating-point operations per second, in 10⁹.
     pub gflops: f64,
-    /// Memory beyond inputs and maps, outputs included, where the system tells; for decoding, the size of
-    /// the state.
+    /// Memory beyond inputs and maps, outputs included, where the system tells; for prompts and decoding, the
+    /// size of the state.
     pub extra_bytes: Option<u64>,
     /// Error against the exact result, where it was computed.
     pub relative_error: Option<f64>,

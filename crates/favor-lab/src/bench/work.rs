@@ -1,12 +1,14 @@
 //! The kinds of work, and how each is measured.
 
+use super::decoding::{self, Decoder};
 use super::inputs::Inputs;
+use super::seen::Seen;
 use super::sgemm::Squares;
 use super::{BenchOptions, Measured, memory};
 use crate::{Error, Result};
 use favor::diagnose::{break_even, relative_error};
 use favor::{
-    AttentionOptions, DecodeState, ExactKeys, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv,
+    AttentionOptions, ExactKeys, FeatureMap, FeatureSpec, Kernel, Matrix, Method, Moments, Qkv,
     Rows, attention, attention_backward, attention_into, kernel_product,
 };
 use serde::Serialize;
@@ -36,8 +38,14 @@ pub enum Work {
     ExactCausal,
     /// Exact attention and its gradients.
     ExactBackward,
+    /// A prompt in the state of decoding, all tokens at once.
+    Prompt,
+    /// The same in pieces of 512 tokens.
+    PromptPieces,
     /// One token after so many others.
     Decode,
+    /// What the first call with a map takes longer than the second: packing the map.
+    Pack,
     /// A product with the Gaussian kernel, `dim` columns, 4 values.
     Product,
     /// The product of two square matrices by faer: what the machine can do.
@@ -46,7 +54,7 @@ pub enum Work {
 
 impl Work {
     /// Every kind of our own.
-    pub const OURS: [Self; 9] = [
+    pub const OURS: [Self; 12] = [
         Self::Forward,
         Self::Backward,
         Self::Causal,
@@ -54,7 +62,10 @@ impl Work {
         Self::Exact,
         Self::ExactCausal,
         Self::ExactBackward,
+        Self::Prompt,
+        Self::PromptPieces,
         Self::Decode,
+        Self::Pack,
         Self::Product,
     ];
 
@@ -68,7 +79,10 @@ impl Work {
             Self::Exact => "exact",
             Self::ExactCausal => "exact_causal",
             Self::ExactBackward => "exact_backward",
+            Self::Prompt => "prompt",
+            Self::PromptPieces => "prompt_pieces",
             Self::Decode => "decode",
+            Self::Pack => "pack",
             Self::Product => "product",
             Self::Sgemm => "sgemm",
         }
@@ -84,7 +98,20 @@ impl Work {
 
     /// Whether exact keys can stand beside the features.
     fn takes_exact_keys(self) -> bool {
-        self.uses_features() && self != Self::Product
+        self.uses_features() && !matches!(self, Self::Product | Self::Pack)
+    }
+
+    /// Whether keys can be padding, and sequences packed.
+    fn is_attention(self) -> bool {
+        let other = [
+            Self::Prompt,
+            Self::PromptPieces,
+            Self::Decode,
+            Self::Pack,
+            Self::Product,
+            Self::Sgemm,
+        ];
+        !other.contains(&self)
     }
 
     fn causal(self) -> bool {
@@ -107,22 +134,25 @@ pub(super) fn measure(
     inputs: &Inputs,
     features: usize,
 ) -> Result<Measured> {
-    let [_, heads, length, dim] = inputs.shape;
+    let [batch, heads, length, dim] = inputs.shape;
     let map = [inputs.map(request, features)?];
+    let (masked, packed) =
+        (request.masked && work.is_attention(), request.packed && work.is_attention());
+    let seen = Seen::new(&request.clone().masked(masked).packed(packed), length);
     let exact_keys = if work.takes_exact_keys() { request.exact } else { ExactKeys::NONE };
     let method = Method::Hybrid { maps: &map, exact: &[exact_keys] };
     let kernel = Kernel::attention(dim);
-    let options = AttentionOptions::new().causal(work.causal()).threads(request.threads);
+    let options = seen.options().causal(work.causal()).threads(request.threads);
     let (q, k, v) =
         (inputs.tensor(&inputs.q)?, inputs.tensor(&inputs.k)?, inputs.tensor(&inputs.v)?);
     // Forward products are 2·L·M·d each: two projections, two sums over keys or features.
-    let forward = 8.0 * (heads * length * features * dim) as f64;
-    let exact = 4.0 * (heads * length * length * dim) as f64;
+    let forward = 4.0 * (heads * (batch * length + seen.keys) * features * dim) as f64;
+    let exact = 4.0 * (heads * seen.pairs * dim) as f64;
     let mut error = None;
     let (seconds, memory, flops) = match work {
         Work::Forward | Work::Causal => {
             // Memory that the check frees would hide what the work itself needs.
-            let mut out = vec![1.0_f32; heads * length * dim];
+            let mut out = vec![1.0_f32; batch * heads * length * dim];
             let (seconds, memory) = time(request.runs, || {
                 attention_into(method, Qkv::new(q, k, v), &options, &mut out)
             })?;
@@ -155,25 +185,22 @@ pub(super) fn measure(
             let (seconds, memory) = time(request.runs, run)?;
             (seconds, memory, 3.5 * exact)
         }
-        Work::Decode => {
-            let state = DecodeState::<f32>::new(map.to_vec(), 1, heads, dim)?;
-            let mut state = state.exact_keys(&[exact_keys])?;
-            state.advance(q, k, v)?;
-            // Many tokens per run: one alone is too short for the clock. They are all new, as in a text.
-            const TOKENS: usize = 192;
-            let shape = [1, heads, 1, dim];
-            let mut tokens = inputs.k.chunks(heads * dim).rev().cycle();
-            let run = || {
-                for token in tokens.by_ref().take(TOKENS) {
-                    let token = favor::Tensor::new(token, shape)?;
-                    state.advance(token, token, token)?;
-                }
+        Work::Prompt | Work::PromptPieces => {
+            let in_pieces = work == Work::PromptPieces;
+            let mut size = 0;
+            let (seconds, _) = time(request.runs, || {
+                size = decoding::prompt(inputs, &map[0], exact_keys, in_pieces)?;
                 Ok(())
-            };
-            let (seconds, _) = time(request.runs, run)?;
-            let size = u64::try_from(state.size_in_bytes()).ok();
-            (seconds / TOKENS as f64, size, forward / length as f64)
+            })?;
+            (seconds, u64::try_from(size).ok(), forward)
         }
+        Work::Decode => {
+            let mut decoder = Decoder::new(inputs, &map[0], exact_keys)?;
+            let (seconds, _) = time(request.runs, || decoder.run())?;
+            let size = u64::try_from(decoder.size_in_bytes()).ok();
+            (seconds / decoding::TOKENS as f64, size, forward / length as f64)
+        }
+        Work::Pack => (pack(request, inputs, features, &options)?, None, 0.0),
         Work::Sgemm => {
             let squares = Squares::new(length);
             let (seconds, memory) = time(request.runs, || {
@@ -207,22 +234,58 @@ pub(super) fn measure(
         exact: exact_keys,
         dim,
         heads,
+        batch,
+        masked,
+        packed,
         seconds,
-        gflops: flops / seconds / 1e9,
+        // Packing may take no time that the clock can tell, and has no such operations.
+        gflops: if flops == 0.0 { 0.0 } else { flops / seconds / 1e9 },
         extra_bytes: memory,
         relative_error: error,
         break_even: break_even(length, length, work.causal()),
     })
 }
 
+/// What the first call with a new map takes longer than later ones.
+fn pack(
+    request: &BenchOptions,
+    inputs: &Inputs,
+    features: usize,
+    options: &AttentionOptions<'_>,
+) -> Result<f64> {
+    let (q, k, v) =
+        (inputs.tensor(&inputs.q)?, inputs.tensor(&inputs.k)?, inputs.tensor(&inputs.v)?);
+    let mut out = vec![0.0_f32; inputs.v.len()];
+    let mut call = |map: &FeatureMap| -> favor::Result<f64> {
+        let start = Instant::now();
+        attention_into(
+            Method::Features(std::slice::from_ref(map)),
+            Qkv::new(q, k, v),
+            options,
+            &mut out,
+        )?;
+        Ok(start.elapsed().as_secs_f64())
+    };
+    let (mut first, mut later) = (f64::INFINITY, f64::INFINITY);
+    let began = Instant::now();
+    let mut done = 0;
+    while done < request.runs || began.elapsed() < LEAST {
+        let map = inputs.map(request, features)?;
+        first = first.min(call(&map)?);
+        later = later.min(call(&map)?);
+        done += 1;
+    }
+    Ok((first - later).max(0.0))
+}
+
 /// The error of the features against exact attention.
 fn check(inputs: &Inputs, method: Method<'_>, options: &AttentionOptions<'_>) -> Result<f64> {
     let (q, k, v) =
         (inputs.tensor(&inputs.q)?, inputs.tensor(&inputs.k)?, inputs.tensor(&inputs.v)?);
-    let [_, heads, length, dim] = inputs.shape;
+    let [batch, heads, length, dim] = inputs.shape;
     let ours = attention(method, Qkv::new(q, k, v), options)?;
     let exact = attention(Method::Exact(Kernel::attention(dim)), Qkv::new(q, k, v), options)?;
-    let matrix = |v| Matrix::new(v, heads * length, dim);
+    let matrix = |v| Matrix::new(v, batch * heads * length, dim);
     Ok(relative_error(&matrix(ours)?, &matrix(exact)?))
 }
 

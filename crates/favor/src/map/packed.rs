@@ -242,3 +242,25 @@ impl FeatureMap {
             .as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Family, FeatureSpec, Moments, Rows};
+
+    #[test]
+    fn only_full_transforms_take_the_dense_path() {
+        let numbers: Vec<f64> = (0..40 * 6).map(|i| (0.7 * i as f64).sin()).collect();
+        let (q, k) = numbers.split_at(20 * 6);
+        let [q, k] = [q, k].map(|x| Moments::of(Rows::new(x, 20, 6).unwrap()).unwrap());
+        let dense = |family: Family| {
+            let map = FeatureSpec::new(family, 8).kernel(Kernel::attention(6)).fit(&q, &k).unwrap();
+            let packed = map.packed::<f32>().unwrap();
+            [&packed.query, &packed.key].map(|side| side.dense.is_some())
+        };
+        for family in Family::ALL.into_iter().filter(|family| family.is_positive()) {
+            let full = matches!(family, Family::Ade | Family::AdeShifted | Family::Balanced);
+            assert_eq!(dense(family), [full; 2], "{family}");
+        }
+    }
+}

@@ -49,7 +49,11 @@ pub(super) unsafe fn gemm<V: Lanes>(
         // SAFETY: the panel lies inside B and C by the caller's promise.
         unsafe {
             let (b, c) = (b.add(panel * s.b_panel), c.add(column));
-            if s.columns - column >= 2 * V::COUNT {
+            if s.rows == 1 && !s.in_parts && s.columns - column >= 4 * V::COUNT {
+                row_of_two_panels::<V>(s, a, b, c);
+                column += 4 * V::COUNT;
+                panel += 1;
+            } else if s.columns - column >= 2 * V::COUNT {
                 rows::<V, 2>(s, a, b, c, &mut prefetch);
                 column += 2 * V::COUNT;
             } else {
@@ -93,6 +97,37 @@ unsafe fn rows<V: Lanes, const N: usize>(
             }
         }
         row += step.unwrap_or(1);
+    }
+}
+
+/// A single row of two panels of columns. One panel alone would be two chains of additions, which stall;
+/// each sum is the same as there.
+///
+/// # Safety
+/// As for [`gemm`].
+#[inline(always)]
+unsafe fn row_of_two_panels<V: Lanes>(
+    s: &Gemm,
+    a: *const V::Real,
+    b: *const V::Real,
+    c: *mut V::Real,
+) {
+    // SAFETY: every address lies inside the caller's slices.
+    unsafe {
+        let mut sums = [V::splat(<V::Real as Constants>::ZERO); 4];
+        for k in 0..s.depth {
+            let factor = V::splat(*a.add(k * s.a.1));
+            let b = b.add(k * s.b_row);
+            for (n, sum) in sums.iter_mut().enumerate() {
+                let b = b.add(n / 2 * s.b_panel + n % 2 * V::COUNT);
+                *sum = factor.mul_add(V::load(b), *sum);
+            }
+        }
+        for (n, sum) in sums.into_iter().enumerate() {
+            let out = c.add(n * V::COUNT);
+            let sum = if s.accumulate { V::load(out).add(sum) } else { sum };
+            sum.store(out);
+        }
     }
 }
 

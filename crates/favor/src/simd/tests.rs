@@ -182,6 +182,44 @@ fn products_follow_the_definition() {
     f64::all_kernels().into_iter().for_each(|k| check(k, 1e-13));
 }
 
+/// A single row has the very sums that it has among others, unless it is summed in parts.
+#[test]
+fn a_row_alone_is_the_row_among_others() {
+    fn check<R: Real>(kernels: &Kernels<R>) {
+        let mut stream = Stream::new(3, 3);
+        let (rows, depth, panel) = (5, 19, 2 * kernels.lanes);
+        for panels in 1..6 {
+            let columns = panel * panels - kernels.lanes * (panels % 2);
+            let mut random = |n| matrix(&mut stream, n).into_iter().map(R::from_f64).collect();
+            let (a, b): (Vec<R>, Vec<R>) = (random(rows * depth), random(panels * panel * depth));
+            // Panels one after the other, as weights have them.
+            let product = |rows: usize, a: &[R]| {
+                let shape = Gemm {
+                    rows,
+                    columns,
+                    depth,
+                    a: (depth, 1),
+                    b_row: panel,
+                    b_panel: depth * panel,
+                    c_row: columns,
+                    accumulate: false,
+                    in_parts: false,
+                    prefetch: Prefetch::default(),
+                };
+                let mut out = vec![R::ZERO; rows * columns];
+                kernels.gemm(&shape, a, &b, &mut out);
+                out
+            };
+            let all = product(rows, &a);
+            for (row, expected) in a.chunks(depth).zip(all.chunks(columns)) {
+                assert!(product(1, row) == expected, "{}, {columns} columns", kernels.name);
+            }
+        }
+    }
+    f32::all_kernels().into_iter().for_each(check);
+    f64::all_kernels().into_iter().for_each(check);
+}
+
 /// Online softmax in two blocks equals softmax in one, on every level; masked logits have no weight.
 #[test]
 fn softmax_in_blocks_equals_softmax() {

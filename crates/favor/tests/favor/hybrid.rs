@@ -339,21 +339,29 @@ fn the_order_of_far_keys_changes_nothing() {
 
 #[test]
 fn threads_change_no_bit() {
-    let length = 2500;
-    let head = Head::new(120, length, length);
-    let map = head.map(Family::Balanced, Kernel::attention(DIM));
-    let exact = [ExactKeys::NONE.near(9).global(4).routed(2, 6)];
-    let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &exact };
-    for causal in [false, true] {
-        let run = |threads: usize| {
-            let options = AttentionOptions::new().causal(causal).threads(Some(threads));
-            let out = attention(method, head.inputs(), &options).unwrap();
-            let o = Tensor::new(&out, [1, 1, length, COLUMNS]).unwrap();
-            let g = attention_backward(method, head.inputs(), o, o, &options).unwrap();
-            (out, g)
-        };
-        assert_eq!(run(1), run(3), "causal {causal}");
+    fn check<T: favor::Scalar + PartialEq>(narrow: impl Fn(f64) -> T) {
+        let length = 2500;
+        let head = Head::new(120, length, length);
+        let map = head.map(Family::Balanced, Kernel::attention(DIM));
+        let exact = [ExactKeys::NONE.near(9).global(4).routed(2, 6)];
+        let method = Method::Hybrid { maps: std::slice::from_ref(&map), exact: &exact };
+        let [q, k, v] = [&head.q, &head.k, &head.v]
+            .map(|m| m.as_slice().iter().map(|x| narrow(*x)).collect::<Vec<T>>());
+        let t = |x, columns| Tensor::new(x, [1, 1, length, columns]).unwrap();
+        let inputs = Qkv::new(t(&q, DIM), t(&k, DIM), t(&v, COLUMNS));
+        for causal in [false, true] {
+            let run = |threads: usize| {
+                let options = AttentionOptions::new().causal(causal).threads(Some(threads));
+                let out = attention(method, inputs, &options).unwrap();
+                let o = Tensor::new(&out, [1, 1, length, COLUMNS]).unwrap();
+                let g = attention_backward(method, inputs, o, o, &options).unwrap();
+                (out, g)
+            };
+            assert!(run(1) == run(3), "{}, causal {causal}", std::any::type_name::<T>());
+        }
     }
+    check(|x| x);
+    check(|x| x as f32);
 }
 
 /// A head, and a map that is far too large near its centre: nearly all that the features give is taken back.

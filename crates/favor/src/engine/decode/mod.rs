@@ -40,6 +40,8 @@ pub struct DecodeState<T: Scalar> {
     /// One for all heads, or one per head.
     exact: Vec<ExactKeys>,
     parts: Vec<Part<T::Real>>,
+    /// What single tokens are computed in.
+    tools: Tools<T::Real>,
 }
 
 impl<T: Scalar> DecodeState<T> {
@@ -59,7 +61,8 @@ impl<T: Scalar> DecodeState<T> {
             return Err(Error::invalid("maps", format!("{} maps for {heads} heads", maps.len())));
         }
         let exact = vec![ExactKeys::NONE];
-        let mut state = Self { maps, batch, heads, columns: value_dim, exact, parts: vec![] };
+        let (parts, tools) = (vec![], Tools::none());
+        let mut state = Self { maps, batch, heads, columns: value_dim, exact, parts, tools };
         state.start()?;
         Ok(state)
     }
@@ -163,19 +166,20 @@ pub(crate) fn advance<T: Scalar>(state: &mut DecodeState<T>, inputs: Qkv<'_, T>)
         (q.head(b, h, 0, length), k.head(b, h, 0, length), v.head(b, h, 0, length))
     };
     let mut parts = std::mem::take(&mut state.parts);
+    let mut tools = std::mem::replace(&mut state.tools, Tools::none());
     let how = |i: usize| state.how(i);
     let outputs = out.chunks_mut(length * columns);
     // A single token is too little work to share out.
     let few = length * batch * heads < 64;
     let steps: Vec<Result<Step<T::Real>>> = if few {
-        let (work, mut tools) = (outputs.zip(&mut parts).enumerate(), Tools::none());
+        let work = outputs.zip(&mut parts).enumerate();
         work.map(|(i, (out, part))| part.advance(how(i), inputs(i), out, &mut tools)).collect()
     } else {
         let work: Vec<_> = outputs.zip(&mut parts).enumerate().collect();
-        let one = |(i, (out, part)): (usize, (&mut [T], &mut Part<T::Real>))| {
-            part.advance(how(i), inputs(i), out, &mut Tools::none())
+        let one = |tools: &mut Tools<_>, (i, (out, part)): (_, (&mut [T], &mut Part<_>))| {
+            part.advance(how(i), inputs(i), out, tools)
         };
-        work.into_par_iter().map(one).collect()
+        work.into_par_iter().map_init(Tools::none, one).collect()
     };
     if steps.iter().any(Result::is_err) {
         let mut result = Ok(out);
@@ -185,19 +189,19 @@ pub(crate) fn advance<T: Scalar>(state: &mut DecodeState<T>, inputs: Qkv<'_, T>)
                 Err(error) => result = result.and(Err(error)),
             }
         }
-        state.parts = parts;
+        (state.parts, state.tools) = (parts, tools);
         return result;
     }
-    let commit = |i: usize, part: &mut Part<T::Real>, step: Step<T::Real>| {
-        part.commit(step, how(i), inputs(i));
+    let commit = |tools: &mut Tools<_>, (i, (part, step)): (_, (&mut Part<_>, _))| {
+        part.commit(step, how(i), inputs(i), tools);
     };
     let work = parts.iter_mut().zip(steps.into_iter().flatten()).enumerate();
     if few {
-        work.for_each(|(i, (part, step))| commit(i, part, step));
+        work.for_each(|task| commit(&mut tools, task));
     } else {
         let work: Vec<_> = work.collect();
-        work.into_par_iter().for_each(|(i, (part, step))| commit(i, part, step));
+        work.into_par_iter().for_each_init(Tools::none, commit);
     }
-    state.parts = parts;
+    (state.parts, state.tools) = (parts, tools);
     Ok(out)
 }

@@ -1,8 +1,8 @@
 //! What is kept of the tokens of one head.
 
-use crate::engine::mode::{Hybrid, State, StateUndo, Tools, walk};
+use crate::engine::mode::{Hybrid, State, StateUndo, Tools, walk_on};
 use crate::engine::tensor::{Scalar, Strided};
-use crate::engine::tile::{Scratch, Sums};
+use crate::engine::tile::{Pending, Scratch, Sums};
 use crate::map::{Cached, PackedSide};
 use crate::simd::Constants;
 use crate::{Error, ExactKeys, FeatureMap, Result};
@@ -30,7 +30,7 @@ pub(super) enum Part<R> {
 /// What some tokens made of a head.
 pub(super) enum Step<R> {
     /// It has changed, and was this before.
-    FromFeatures(Sums<R>),
+    FromFeatures(Pending<R>),
     FromHybrid(StateUndo<R>),
     FromWide(StateUndo<f64>),
     /// It has not changed yet, and becomes this.
@@ -89,8 +89,7 @@ impl<R: Cached> Part<R> {
         match self {
             Self::Features(sums) => {
                 let map = how.map.packed::<R>().ok_or_else(not_positive)?;
-                let next = walk(inputs, map, sums.clone(), None, 0, out, &mut tools.walk)?;
-                Ok(Step::FromFeatures(std::mem::replace(sums, next)))
+                walk_on(inputs, map, sums, out, &mut tools.walk).map(Step::FromFeatures)
             }
             Self::Hybrid(state, wide) => {
                 match (state.advance(&how.hybrid()?, inputs, out, tools), wide) {
@@ -99,7 +98,8 @@ impl<R: Cached> Part<R> {
                         let hybrid = how.hybrid::<f64>()?;
                         let sums = wide.settled(how.keys()?)?;
                         let mut state = state.widened(&hybrid, inputs.2.columns, sums)?;
-                        advance_wide(&mut state, &hybrid, inputs, out)?;
+                        let undo = advance_wide(&mut state, &hybrid, inputs, out)?;
+                        state.settle(&undo);
                         Ok(Step::ToWide(Box::new(state)))
                     }
                     (undo, _) => undo.map(Step::FromHybrid),
@@ -117,12 +117,19 @@ impl<R: Cached> Part<R> {
         step: Step<R>,
         how: How<'_>,
         (_, k, v): Inputs<'_, T>,
+        tools: &mut Tools<R>,
     ) {
         match (self, step) {
             (part, Step::ToWide(state)) => *part = Self::Wide(state),
-            (Self::Hybrid(_, wide), _) => {
+            (Self::Features(sums), Step::FromFeatures(pending)) => {
+                sums.settle(&pending, how.map.features());
+            }
+            (Self::Wide(state), Step::FromWide(undo)) => state.settle(&undo),
+            (Self::Hybrid(state, wide), Step::FromHybrid(undo)) => {
+                state.settle(&undo);
                 // What `f32` could sum, `f64` can.
-                let add = |wide: &mut WideSums<R>| wide.add(how.keys()?, k, v);
+                let scratch = &mut tools.wide;
+                let mut add = |wide: &mut WideSums<R>| wide.add(how.keys()?, (k, v), scratch);
                 if wide.as_mut().is_some_and(|wide| add(wide).is_err()) {
                     *wide = None;
                 }
@@ -134,7 +141,7 @@ impl<R: Cached> Part<R> {
     /// Takes a step back.
     pub(super) fn undo(&mut self, step: Step<R>) {
         match (self, step) {
-            (Self::Features(sums), Step::FromFeatures(old)) => *sums = old,
+            (Self::Features(sums), Step::FromFeatures(pending)) => sums.take_back(pending),
             (Self::Hybrid(state, _), Step::FromHybrid(undo)) => state.undo(undo),
             (Self::Wide(state), Step::FromWide(undo)) => state.undo(undo),
             _ => {}
@@ -179,21 +186,21 @@ impl<R: Cached> WideSums<R> {
     fn add<T: Scalar<Real = R>>(
         &mut self,
         side: &PackedSide<f64>,
-        k: Strided<'_, T>,
-        v: Strided<'_, T>,
+        (k, v): (Strided<'_, T>, Strided<'_, T>),
+        scratch: &mut Option<Scratch<f64>>,
     ) -> Result<()> {
         for i in 0..k.rows {
             append_row(&mut self.keys, k, i);
             append_row(&mut self.values, v, i);
             if self.keys.len() == ExactKeys::BLOCK * side.dim {
-                self.settle(side)?;
+                self.settle(side, scratch)?;
             }
         }
         Ok(())
     }
 
-    /// Puts everything into the sums.
-    fn settle(&mut self, side: &PackedSide<f64>) -> Result<()> {
+    /// Puts everything into the sums. Takes and leaves memory, if it fits.
+    fn settle(&mut self, side: &PackedSide<f64>, memory: &mut Option<Scratch<f64>>) -> Result<()> {
         let wide = |numbers: &[R]| -> Vec<f64> { numbers.iter().map(|x| x.to_f64()).collect() };
         let (keys, values) = (wide(&self.keys), wide(&self.values));
         let rows: Vec<usize> = (0..keys.len() / side.dim).collect();
@@ -206,8 +213,12 @@ impl<R: Cached> WideSums<R> {
         };
         let (k, v) = (matrix(&keys[..], side.dim), matrix(&values[..], self.columns));
         if !rows.is_empty() {
-            let mut scratch = Scratch::new(side, self.columns, rows.len());
-            self.sums.add(side, k, v, &rows, &mut scratch)?;
+            let fits = |scratch: &Scratch<f64>| scratch.fits(side, self.columns, rows.len());
+            if !memory.as_ref().is_some_and(fits) {
+                *memory = None;
+            }
+            let new = || Scratch::new(side, self.columns, rows.len());
+            self.sums.add(side, k, v, &rows, memory.get_or_insert_with(new))?;
         }
         self.keys.clear();
         self.values.clear();
@@ -217,7 +228,7 @@ impl<R: Cached> WideSums<R> {
     /// The sums over all tokens.
     pub(super) fn settled(&self, side: &PackedSide<f64>) -> Result<Sums<f64>> {
         let mut all = self.clone();
-        all.settle(side)?;
+        all.settle(side, &mut None)?;
         Ok(all.sums)
     }
 

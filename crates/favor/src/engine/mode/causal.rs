@@ -12,7 +12,7 @@ use crate::Result;
 use crate::engine::tensor::Scalar;
 use crate::engine::tensor::Strided;
 use crate::engine::tile::Sums;
-use crate::engine::tile::{Product, Scratch, Triangle, add_outer};
+use crate::engine::tile::{Pending, Product, Scratch, Triangle, add_outer, overflow};
 use crate::map::PackedMap;
 use crate::simd::{Gemm, GemmTransposed, Kernels, Layout, Prefetch, Real, Transpose};
 use rayon::prelude::*;
@@ -63,34 +63,61 @@ pub(crate) fn forward_causal<T: Scalar>(
         .par_chunks_mut(size * columns)
         .zip(before)
         .enumerate()
-        .map(|(p, (out, sums))| walk((q, k, v), map, sums, mask, p * size, out, &mut None))
+        .map(|(p, (out, sums))| walk((q, k, v), map, sums, mask, p * size, out))
         .collect();
     let last = ends?.pop();
     Ok(last.unwrap_or_else(|| Sums::new(&map.key, columns)))
 }
 
 /// Walks on from the given sums, writing the outputs of the tokens from `start` on; returns the sums
-/// after them. Takes and leaves memory, if it fits.
-pub(crate) fn walk<T: Scalar>(
+/// after them.
+fn walk<T: Scalar>(
     inputs: (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
     map: &PackedMap<T::Real>,
     sums: Sums<T::Real>,
     mask: Option<&[bool]>,
     start: usize,
     out: &mut [T],
-    memory: &mut Option<WalkMemory<T::Real>>,
 ) -> Result<Sums<T::Real>> {
     let columns = inputs.2.columns;
     let tokens = out.len() / columns;
-    let mut walk = Walk::with_memory(map, sums, columns, tokens, memory.take());
+    let mut walk = Walk::new(map, sums, columns, tokens);
     walk.visit(inputs, mask, (start, start + tokens), &mut |tile| {
         let at = (tile.start - start) * columns;
         let out = &mut out[at..at + tile.rows * columns];
         write_outputs(tile, map.query.features, columns, out)
     })?;
-    let Walk { sums, memory: used, .. } = walk;
-    *memory = Some(used);
-    Ok(sums)
+    Ok(walk.sums)
+}
+
+/// Walks on by some tokens, which may be taken back; on an error they are. Takes and leaves memory, if it
+/// fits.
+pub(crate) fn walk_on<T: Scalar>(
+    inputs: (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+    map: &PackedMap<T::Real>,
+    sums: &mut Sums<T::Real>,
+    out: &mut [T],
+    memory: &mut Option<Box<WalkMemory<T::Real>>>,
+) -> Result<Pending<T::Real>> {
+    let columns = inputs.2.columns;
+    let tokens = inputs.0.rows;
+    let before = std::mem::take(sums);
+    let mut walk = Walk::with_memory(map, before, columns, tokens, memory.take()).revocable(tokens);
+    let walked = walk.visit(inputs, None, (0, tokens), &mut |tile| {
+        let at = tile.start * columns;
+        let out = &mut out[at..at + tile.rows * columns];
+        write_outputs(tile, map.query.features, columns, out)
+    });
+    let Walk { sums: after, memory: used, pending, .. } = walk;
+    (*sums, *memory) = (after, Some(used));
+    let pending = pending.unwrap_or_default();
+    match walked {
+        Ok(()) => Ok(pending),
+        Err(error) => {
+            sums.take_back(pending);
+            Err(error)
+        }
+    }
 }
 
 /// A walk through a sequence, tile by tile.
@@ -98,7 +125,11 @@ pub(crate) struct Walk<'m, R: Real> {
     map: &'m PackedMap<R>,
     /// The sums over the keys before the tile.
     pub(crate) sums: Sums<R>,
-    pub(crate) memory: WalkMemory<R>,
+    pub(crate) memory: Box<WalkMemory<R>>,
+    /// What the walk did to its sums, if it may be taken back.
+    pub(crate) pending: Option<Pending<R>>,
+    /// Whether its only key is pending too.
+    holds_key: bool,
     keeps_projections: bool,
 }
 
@@ -172,12 +203,20 @@ impl<'m, R: Real> Walk<'m, R> {
         sums: Sums<R>,
         columns: usize,
         tokens: usize,
-        memory: Option<WalkMemory<R>>,
+        memory: Option<Box<WalkMemory<R>>>,
     ) -> Self {
         let rows = tokens.min(TILE);
         let memory = memory.filter(|memory| memory.fits(map, columns, rows));
-        let memory = memory.unwrap_or_else(|| WalkMemory::new(map, columns, rows));
-        Self { map, sums, memory, keeps_projections: false }
+        let memory = memory.unwrap_or_else(|| Box::new(WalkMemory::new(map, columns, rows)));
+        Self { map, sums, memory, pending: None, holds_key: false, keeps_projections: false }
+    }
+
+    /// The same walk of so many tokens, which may be taken back. A single token is not added to the sums:
+    /// that is less than copying them.
+    pub(crate) fn revocable(self, tokens: usize) -> Self {
+        let before = (tokens > 1).then(|| self.sums.clone());
+        let pending = Some(Pending { before, key: vec![] });
+        Self { pending, holds_key: tokens == 1, ..self }
     }
 
     /// The same walk, showing the projections of keys too.
@@ -223,8 +262,7 @@ impl<'m, R: Real> Walk<'m, R> {
         }
         let rows: Vec<usize> = (start..end).collect();
         take(self.features((q, v), &key_rows, &rows)?)?;
-        self.add_tile(key_rows.len());
-        Ok(())
+        self.add_tile::<T>(key_rows.len())
     }
 
     /// A tile with exponents and row terms of keys that were noted before, going back.
@@ -254,7 +292,8 @@ impl<'m, R: Real> Walk<'m, R> {
         rows: &[usize],
         start: usize,
     ) -> Result<bool> {
-        let Self { map, sums, memory: WalkMemory { keys, first, last, .. }, .. } = self;
+        let Self { map, sums, memory, pending, .. } = self;
+        let WalkMemory { keys, first, last, .. } = &mut **memory;
         if rows.is_empty() {
             return Ok(true);
         }
@@ -277,6 +316,9 @@ impl<'m, R: Real> Walk<'m, R> {
             return Ok(false);
         }
         if *last != sums.exponents {
+            if let Some(pending) = pending {
+                pending.before.get_or_insert_with(|| sums.clone());
+            }
             std::mem::swap(&mut sums.exponents, last);
             sums.shrink(shrink);
         }
@@ -290,7 +332,7 @@ impl<'m, R: Real> Walk<'m, R> {
         key_rows: &'w [usize],
         rows: &[usize],
     ) -> Result<Loaded<'w, R>> {
-        let Self { map, sums, memory, keeps_projections } = self;
+        let Self { map, sums, memory, keeps_projections, .. } = self;
         let WalkMemory {
             keys,
             queries,
@@ -300,7 +342,7 @@ impl<'m, R: Real> Walk<'m, R> {
             totals,
             projections,
             ..
-        } = memory;
+        } = &mut **memory;
         let (start, count) = (rows[0], key_rows.len());
         let kernels = keys.kernels;
         let weight_stride = count.next_multiple_of(kernels.lanes);
@@ -370,11 +412,20 @@ impl<'m, R: Real> Walk<'m, R> {
         })
     }
 
-    /// Adds the tile's keys to the sums.
-    fn add_tile(&mut self, count: usize) {
-        let Self { map, sums, memory: WalkMemory { keys, totals, .. }, .. } = self;
+    /// Adds the tile's keys to the sums, or notes the only one.
+    fn add_tile<T: Scalar<Real = R>>(&mut self, count: usize) -> Result<()> {
+        let Self { map, sums, memory, pending, holds_key, .. } = self;
+        let WalkMemory { keys, totals, .. } = &mut **memory;
         if count == 0 {
-            return;
+            return Ok(());
+        }
+        if let Some(pending) = pending.as_mut().filter(|_| *holds_key) {
+            pending.key.reserve(totals.len() + keys.value_width);
+            pending.key.extend_from_slice(&keys.features[..totals.len()]);
+            pending.key.extend_from_slice(&keys.values[..keys.value_width]);
+            let mut sums = sums.totals.iter().zip(&pending.key).take(map.key.features);
+            let finite = sums.all(|(total, new)| (*total + *new).is_finite());
+            return if finite { Ok(()) } else { Err(overflow::<T>()) };
         }
         for (t, new) in sums.totals.iter_mut().zip(totals.iter()) {
             *t = *t + *new;
@@ -383,6 +434,7 @@ impl<'m, R: Real> Walk<'m, R> {
         let Scratch { kernels, features, values, .. } = keys;
         add_outer(kernels, tile, features, map.key.features, values, sums.width, &mut sums.values);
         sums.keys += count;
+        Ok(())
     }
 }
 

@@ -122,15 +122,21 @@ pub(crate) fn normalise<T: Scalar>(
     columns: usize,
     out: &mut [T],
 ) -> Result<()> {
-    let mut inverses = Vec::with_capacity(denominators.len());
-    for denominator in &denominators[..out.len() / columns] {
-        let zero = *denominator == T::Real::ZERO;
-        let inverse = T::Real::from_f64(if zero { 0.0 } else { 1.0 / denominator.to_f64() });
-        if !inverse.is_finite() {
-            return Err(overflow::<T>());
+    // A few at a time: a list of all would be one more allocation, which a single row is too short for.
+    const FEW: usize = 24;
+    let kernels = T::Real::kernels();
+    let rows = out.chunks_mut(FEW * columns).zip(numerators.chunks(FEW * width));
+    for ((out, numerators), denominators) in rows.zip(denominators.chunks(FEW)) {
+        let mut inverses = [T::Real::ZERO; FEW];
+        let count = out.len() / columns;
+        for (inverse, denominator) in inverses.iter_mut().zip(denominators).take(count) {
+            let zero = *denominator == T::Real::ZERO;
+            *inverse = T::Real::from_f64(if zero { 0.0 } else { 1.0 / denominator.to_f64() });
+            if !inverse.is_finite() {
+                return Err(overflow::<T>());
+            }
         }
-        inverses.push(inverse);
+        store_rows(kernels, numerators, width, &inverses[..count], columns, out);
     }
-    store_rows(T::Real::kernels(), numerators, width, &inverses, columns, out);
     Ok(())
 }

@@ -12,7 +12,7 @@ mod key_sums;
 mod product;
 
 pub(crate) use backward::{HeadGradients, HeadInputs, backward};
-pub(crate) use causal::{forward_causal, walk};
+pub(crate) use causal::{forward_causal, walk_on};
 pub(crate) use causal_backward::backward_causal;
 pub(crate) use exact::exact_head;
 pub(crate) use exact_backward::exact_backward;

@@ -11,7 +11,7 @@ pub(crate) use gradient::{
 };
 pub(crate) use multiply::Product;
 pub(crate) use packing::{pack_rows, packed_rows, squared_norm};
-pub(crate) use sums::{Sums, all_finite};
+pub(crate) use sums::{Pending, Sums, all_finite};
 
 use crate::engine::tensor::{Scalar, Strided};
 use crate::map::{Dense, PackedSide};

@@ -1,11 +1,11 @@
 //! `SᵀV` and `Sᵀ1` of a set of keys, with one integer exponent per feature.
 
-use super::{Scratch, overflow};
+use super::{Scratch, add_outer, overflow};
 use crate::Result;
 use crate::engine::tensor::Scalar;
 use crate::engine::tensor::Strided;
 use crate::map::PackedSide;
-use crate::simd::{Aligned, Gemm, Prefetch, Real};
+use crate::simd::{Aligned, Gemm, Layout, Prefetch, Real};
 
 /// Sums over keys; feature `m` stands for `row m · 2^{exponent m}`.
 #[derive(Debug, Clone)]
@@ -18,6 +18,29 @@ pub(crate) struct Sums<R> {
     pub(crate) values: Aligned<R>,
     pub(crate) width: usize,
     pub(crate) keys: usize,
+}
+
+/// What may still be taken back from sums.
+#[derive(Debug)]
+pub(crate) struct Pending<R> {
+    /// The sums before, if they have changed.
+    pub(crate) before: Option<Sums<R>>,
+    /// Features and value of a key that is not in them yet, if there is one.
+    pub(crate) key: Vec<R>,
+}
+
+impl<R: Real> Default for Pending<R> {
+    fn default() -> Self {
+        Self { before: None, key: vec![] }
+    }
+}
+
+impl<R: Real> Default for Sums<R> {
+    /// Of no map.
+    fn default() -> Self {
+        let (exponents, totals) = (vec![], vec![]);
+        Self { exponents, totals, values: Aligned::default(), width: 0, keys: 0 }
+    }
 }
 
 impl<R: Real> Sums<R> {
@@ -156,6 +179,27 @@ impl<R: Real> Sums<R> {
             prefetch: scratch.prefetch_during_product,
         };
         kernels.gemm(&shape, features, values.0, &mut self.values);
+    }
+
+    /// Makes what is pending last.
+    pub(crate) fn settle(&mut self, pending: &Pending<R>, features: usize) {
+        if pending.key.is_empty() {
+            return;
+        }
+        let (key, value) = pending.key.split_at(self.totals.len());
+        let own = self.totals.iter_mut().zip(key).take(features);
+        own.for_each(|(total, new)| *total = *total + *new);
+        let (kernels, width) = (R::kernels(), self.width);
+        let tile = Layout { rows: 1, columns: key.len(), stride: key.len() };
+        add_outer(kernels, tile, key, features, value, width, &mut self.values);
+        self.keys += 1;
+    }
+
+    /// Takes back what is pending.
+    pub(crate) fn take_back(&mut self, pending: Pending<R>) {
+        if let Some(before) = pending.before {
+            *self = before;
+        }
     }
 
     /// Clears the columns that are no features; refuses sums that left the number format.

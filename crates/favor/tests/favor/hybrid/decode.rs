@@ -64,6 +64,46 @@ fn decoding_is_causal_attention_however_it_is_cut() {
     }
 }
 
+/// A token that a later head refuses leaves no trace in the sums, not even where it raised the exponents of a
+/// head before.
+#[test]
+fn refused_tokens_change_no_bit_of_the_sums() {
+    let head = Head::new(150, 60, 60);
+    let map = head.map(Family::Balanced, Kernel::attention(DIM));
+    for exact in [ExactKeys::NONE, ExactKeys::NONE.near(7).routed(3, 4)] {
+        let state = DecodeState::<f64>::new(vec![map.clone()], 1, 2, COLUMNS).unwrap();
+        let mut state = state.exact_keys(&[exact]).unwrap();
+        let sums = |state: &DecodeState<f64>| -> Vec<Vec<f64>> {
+            let mut arrays = Stored::read(&state.to_bytes().unwrap()).arrays;
+            arrays.retain(|name, _| !name.starts_with("exact"));
+            arrays.into_values().map(|(_, numbers)| numbers).collect()
+        };
+        let mut risen = 0;
+        for i in 0..60 {
+            let Head { q, k, v } = head.part(i..i + 1);
+            let twice = |m: &Matrix<f64>, factor: f64| -> Vec<f64> {
+                m.as_slice().iter().chain(m.as_slice()).map(|x| factor * x).collect()
+            };
+            let (q, k, v) = (twice(&q, 1.0), twice(&k, 1.0), twice(&v, 1.0));
+            let (far, mut bad) = (k.iter().map(|x| 3.0 * x).collect::<Vec<_>>(), v.clone());
+            bad[COLUMNS] = f64::NAN;
+            let before = sums(&state);
+            let t = |x| Tensor::new(x, [1, 2, 1, DIM]).unwrap();
+            let of_values = |x| Tensor::new(x, [1, 2, 1, COLUMNS]).unwrap();
+            assert!(state.advance(t(&q), t(&far), of_values(&bad)).is_err());
+            assert_eq!(sums(&state), before, "{exact}, token {i}");
+            // Kept, the same keys do raise them.
+            let mut other = state.clone();
+            other.advance(t(&q), t(&far), of_values(&v)).unwrap();
+            let after = sums(&other);
+            risen += usize::from(i > 0 && after[0] != before[0]);
+            state.advance(t(&q), t(&k), of_values(&v)).unwrap();
+            assert_eq!((state.tokens(), other.tokens()), (i + 1, i + 1));
+        }
+        assert!(risen > 10, "{exact}: exponents rose {risen} times");
+    }
+}
+
 /// The states of a batch are those of single heads, each with its own map and exact keys.
 #[test]
 fn states_of_a_batch_are_single_states() {

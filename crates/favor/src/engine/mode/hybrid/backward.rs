@@ -160,9 +160,9 @@ impl<R: Cached> Hybrid<'_, R> {
         let mut walker = TileWalker::new(self, v.columns, q.rows, true);
         let mut way = Way::new(self, (k.rows, v.columns), &walker.scratch);
         let mut through = SumGradients::like(sums);
-        let all: Vec<usize> = (0..q.rows).collect();
-        for rows in all.chunks(walker.step) {
-            walker.run(&known, (q, k, v), rows)?;
+        for start in (0..q.rows).step_by(walker.step) {
+            let rows = &(start..(start + walker.step).min(q.rows)).collect::<Vec<_>>()[..];
+            walker.run(&known, (q, k, v), mask, rows)?;
             walker.rows.check::<T>()?;
             way.load(&head, rows, &walker.rows)?;
             let TileWalker { scratch, rows: sums_of_rows, window, routes, .. } = &walker;
@@ -219,7 +219,8 @@ impl<R: Cached> Hybrid<'_, R> {
             exponents: vec![],
             kept_since: vec![],
         };
-        state.lead(self, (head.q, head.k, head.v), head.mask, &mut walk, &mut Tools::none())?;
+        let (inputs, mut tools) = ((head.q, head.k, head.v), Tools::none());
+        state.lead(self, inputs, head.mask, &mut walk, (&mut tools, false)).0?;
         let BackwardWalk { mut way, stops, .. } = walk;
         way.keys.add_lists(&state.lists, true);
         let of_terms = &way.keys.of_terms;

@@ -9,9 +9,10 @@ use super::tile::{Correct, visit_global, visit_window};
 use super::{Hybrid, Shape};
 use crate::engine::mode::causal::{Loaded, Walk, WalkMemory, write_numerators};
 use crate::engine::tensor::{Scalar, Strided};
-use crate::engine::tile::Sums;
+use crate::engine::tile::{Pending, Scratch, Sums};
 use crate::map::Cached;
 use crate::{ExactKeys, Result};
+use std::fmt;
 
 type Inputs<'a, T> = (Strided<'a, T>, Strided<'a, T>, Strided<'a, T>);
 
@@ -31,7 +32,7 @@ pub(crate) struct State<R> {
 /// What a state was before some tokens.
 pub(crate) enum StateUndo<R> {
     Whole(Box<State<R>>),
-    Few { position: usize, sums: Sums<R>, recent: usize, scores: usize, first: usize },
+    Few { position: usize, pending: Pending<R>, recent: usize, scores: usize, first: usize },
 }
 
 /// A tile of queries whose sums are complete.
@@ -45,13 +46,28 @@ pub(super) struct Done<'a, 'w, R: Cached> {
 
 /// Memory that one walk leaves to the next.
 pub(crate) struct Tools<R: Cached> {
-    pub(crate) walk: Option<WalkMemory<R>>,
+    pub(crate) walk: Option<Box<WalkMemory<R>>>,
+    /// For sums that are kept in `f64` too.
+    pub(crate) wide: Option<Scratch<f64>>,
     correction: Option<Correction<R>>,
+}
+
+impl<R: Cached> Clone for Tools<R> {
+    /// It is memory, not what is in it, that one walk leaves to the next.
+    fn clone(&self) -> Self {
+        Self::none()
+    }
+}
+
+impl<R: Cached> fmt::Debug for Tools<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tools").finish_non_exhaustive()
+    }
 }
 
 impl<R: Cached> Tools<R> {
     pub(crate) fn none() -> Self {
-        Self { walk: None, correction: None }
+        Self { walk: None, wide: None, correction: None }
     }
 }
 
@@ -60,6 +76,8 @@ struct Correction<R: Cached> {
     rows: QueryRows<R>,
     pairs: Pairs<R>,
     routes: Routes<R>,
+    /// Denominators of the features alone.
+    denominators: Vec<R>,
     /// What it is large enough for.
     shape: Shape,
     capacity: usize,
@@ -76,11 +94,14 @@ impl<R: Cached> Correction<R> {
     ) -> &'t mut Self {
         let exact = hybrid.exact;
         let fits = |t: &Self| (t.shape, t.exact) == (shape, exact) && t.capacity >= capacity;
-        *memory = memory.take().filter(fits);
+        if !memory.as_ref().is_some_and(fits) {
+            *memory = None;
+        }
         memory.get_or_insert_with(|| Self {
             rows: QueryRows::new(shape, capacity),
             pairs: Pairs::new(),
             routes: Routes::new(hybrid),
+            denominators: vec![],
             shape,
             capacity,
             exact,
@@ -132,19 +153,24 @@ impl<R: Cached> State<R> {
         // The lists change when a block of keys is full: of what was there before, that need not be undone.
         self.update_lists(hybrid);
         let within = self.sums.keys % ExactKeys::BLOCK + inputs.0.rows;
-        let undo = if within > ExactKeys::BLOCK {
-            StateUndo::Whole(Box::new(self.clone()))
-        } else {
+        let few = within <= ExactKeys::BLOCK;
+        let mut undo = if few {
             self.forget(hybrid);
             StateUndo::Few {
                 position: self.position,
-                sums: self.sums.clone(),
+                pending: Pending::default(),
                 recent: self.recent.len(),
                 scores: self.scores.len(),
                 first: self.lists.first.len(),
             }
+        } else {
+            StateUndo::Whole(Box::new(self.clone()))
         };
-        match self.lead(hybrid, inputs, None, &mut outputs, tools) {
+        let (led, taken) = self.lead(hybrid, inputs, None, &mut outputs, (tools, few));
+        if let StateUndo::Few { pending, .. } = &mut undo {
+            *pending = taken;
+        }
+        match led {
             Ok(()) => {
                 // A state that waits for the next token is as small as can be.
                 self.recent.release();
@@ -157,16 +183,24 @@ impl<R: Cached> State<R> {
         }
     }
 
+    /// Makes the last tokens stay.
+    pub(crate) fn settle(&mut self, undo: &StateUndo<R>) {
+        if let StateUndo::Few { pending, .. } = undo {
+            self.sums.settle(pending, self.recent.shape.features);
+        }
+    }
+
     /// Takes the last tokens back.
     pub(crate) fn undo(&mut self, undo: StateUndo<R>) {
         match undo {
             StateUndo::Whole(state) => *self = *state,
-            StateUndo::Few { position, sums, recent, scores, first } => {
+            StateUndo::Few { position, pending, recent, scores, first } => {
                 self.recent.keep(0, recent);
                 self.recent.forget_features();
                 self.scores.truncate(scores);
                 self.lists.undo(first);
-                (self.position, self.sums) = (position, sums);
+                self.sums.take_back(pending);
+                self.position = position;
             }
         }
     }
@@ -193,25 +227,43 @@ impl<R: Cached> State<R> {
     }
 
     /// Leads the state over tokens, telling the listener of each tile. After an error the state is of no
-    /// use.
+    /// use, unless what is `revocable` is taken back: only then the second result says how.
     pub(super) fn lead<T: Scalar<Real = R>>(
         &mut self,
         hybrid: &Hybrid<'_, R>,
         inputs: Inputs<'_, T>,
         mask: Option<&[bool]>,
         listener: &mut dyn Listener<R>,
-        tools: &mut Tools<R>,
+        (tools, revocable): (&mut Tools<R>, bool),
+    ) -> (Result<()>, Pending<R>) {
+        let (columns, tokens) = (inputs.2.columns, inputs.0.rows);
+        let sums = std::mem::take(&mut self.sums);
+        let walk = Walk::with_memory(hybrid.map, sums, columns, tokens, tools.walk.take());
+        let mut walk = walk.keeping_projections();
+        if revocable {
+            walk = walk.revocable(tokens);
+        }
+        let led = self.lead_walk(hybrid, inputs, mask, listener, (&mut walk, tools));
+        let Walk { sums, memory, pending, .. } = walk;
+        (self.sums, tools.walk) = (sums, Some(memory));
+        (led, pending.unwrap_or_default())
+    }
+
+    fn lead_walk<T: Scalar<Real = R>>(
+        &mut self,
+        hybrid: &Hybrid<'_, R>,
+        inputs: Inputs<'_, T>,
+        mask: Option<&[bool]>,
+        listener: &mut dyn Listener<R>,
+        (walk, tools): (&mut Walk<'_, R>, &mut Tools<R>),
     ) -> Result<()> {
         let (q, k, v) = inputs;
         let (offset, tokens) = (self.position, q.rows);
         let side = &hybrid.map.key;
-        let sums = std::mem::replace(&mut self.sums, Sums::new(side, 0));
-        let walk = Walk::with_memory(hybrid.map, sums, v.columns, tokens, tools.walk.take());
-        let mut walk = walk.keeping_projections();
         let shape = Shape::new(hybrid.map, v.columns);
         let capacity = walk.query_scratch().capacity;
         let correction = Correction::fitting(&mut tools.correction, hybrid, shape, capacity);
-        let Correction { rows, pairs, routes, .. } = correction;
+        let Correction { rows, pairs, routes, denominators, .. } = correction;
         let first_tokens = hybrid.global().0;
         let slots = if hybrid.exact.is_routed() { side.features } else { 0 };
         let Self { recent, scores, lists, position, .. } = self;
@@ -256,17 +308,17 @@ impl<R: Cached> State<R> {
                 routes.find(&hybrid.map.query, loaded.queries, count, lists, exponents);
                 routes.fetch(lists);
                 write_numerators(&mut loaded, hybrid.map.query.features);
-                let denominators = loaded.queries.terms.clone();
+                denominators.clone_from(&loaded.queries.terms);
                 loaded.queries.compute_terms(&hybrid.map.query, count);
                 let all: Vec<usize> = (loaded.start..loaded.start + count).collect();
                 let estimated = Estimated {
-                    denominators: &denominators,
+                    denominators,
                     row_exponents: &loaded.queries.row_exponents,
                     row_terms: &loaded.queries.terms,
                     numerators: &loaded.queries.values,
                 };
                 rows.start(hybrid, q, &all, offset, estimated)?;
-                loaded.queries.terms = denominators;
+                std::mem::swap(&mut loaded.queries.terms, denominators);
                 let p = (&loaded.queries.features[..], loaded.queries.stride);
                 listener.before_change(lists, false, exponents);
                 routes.refresh(hybrid, lists, count, exponents, listener.with_values());
@@ -282,7 +334,6 @@ impl<R: Cached> State<R> {
             start = end;
         }
         *position = offset + tokens;
-        (self.sums, tools.walk) = (walk.sums, Some(walk.memory));
         Ok(())
     }
 
@@ -332,6 +383,8 @@ impl<R: Cached> Hybrid<'_, R> {
     ) -> Result<()> {
         let columns = inputs.2.columns;
         let mut outputs = Outputs { out, columns, position: 0 };
-        State::new(self, columns).lead(self, inputs, mask, &mut outputs, &mut Tools::none())
+        State::new(self, columns)
+            .lead(self, inputs, mask, &mut outputs, (&mut Tools::none(), false))
+            .0
     }
 }

@@ -22,7 +22,6 @@ const MOST: usize = 384;
 pub(super) struct Known<R> {
     pub(super) sums: Sums<R>,
     pub(super) lists: Lists<R>,
-    pub(super) visible: Vec<usize>,
     /// The row terms of all keys, if they will be needed again.
     pub(super) terms: Vec<R>,
 }
@@ -72,9 +71,8 @@ impl<R: Cached> Hybrid<'_, R> {
                 sums.merge(&part);
             }
         }
-        let visible = visible(mask, 0, k.rows);
-        let lists = Lists::of_all(self, (k, v), &visible, &sums, &candidates, for_gradients)?;
-        Ok(Known { sums, lists, visible, terms })
+        let lists = Lists::of_all(self, (k, v), mask, &sums, &candidates, for_gradients)?;
+        Ok(Known { sums, lists, terms })
     }
 
     /// Attention of one head; `out` holds the rows of the outputs one after the other.
@@ -97,7 +95,7 @@ impl<R: Cached> Hybrid<'_, R> {
                 let rows: Vec<usize> = (p * size..((p + 1) * size).min(q.rows)).collect();
                 let step = walker.step;
                 for (rows, out) in rows.chunks(step).zip(out.chunks_mut(step * columns)) {
-                    walker.run(&known, (q, k, v), rows)?;
+                    walker.run(&known, (q, k, v), mask, rows)?;
                     walker.rows.write(out)?;
                 }
                 Ok(())
@@ -130,7 +128,9 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         let near = hybrid.exact.near;
         let width = hybrid.map.query.weights.width;
         // The more slots there are, the more queries it takes until some of them share one.
-        let step = if hybrid.exact.is_routed() { (6 * width).clamp(LEAST, MOST) } else { LEAST };
+        let wanted = if hybrid.exact.is_routed() { 6 * width } else { LEAST };
+        // The wider the windows, the more rows it takes until few keys are in those of two tiles.
+        let step = wanted.max(near.saturating_mul(6)).clamp(LEAST, MOST);
         let step = step.max(tile_rows(width)).min(rows.max(1));
         let scratch = Scratch::with_capacity(&hybrid.map.query, columns, step);
         let shape = Shape::new(hybrid.map, columns);
@@ -155,6 +155,7 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         &mut self,
         known: &Known<R>,
         (q, k, v): (Strided<'_, T>, Strided<'_, T>, Strided<'_, T>),
+        mask: Option<&[bool]>,
         rows: &[usize],
     ) -> Result<()> {
         let Self { hybrid, scratch, keys, window, routes, pairs, .. } = self;
@@ -171,7 +172,11 @@ impl<'h, R: Cached> TileWalker<'h, R> {
         let denominators = &denominators[..];
         let estimated = Estimated { denominators, row_exponents, row_terms, numerators };
         self.rows.start(hybrid, q, rows, 0, estimated)?;
-        window_blocks(hybrid, (k, v), rows, known, keys, window, self.with_values)?;
+        let (first, last) = (rows[0], rows[rows.len() - 1]);
+        let near = hybrid.exact.near;
+        let end = last.saturating_add(near).saturating_add(1).min(k.rows);
+        let seen = if near == 0 { vec![] } else { visible(mask, first.saturating_sub(near), end) };
+        window_blocks(hybrid, (k, v), &seen, known, keys, window, self.with_values)?;
         let positions = self.rows.positions.clone();
         let mut correct = Correct { rows: &mut self.rows, pairs, p };
         for block in window.iter() {
@@ -183,24 +188,17 @@ impl<'h, R: Cached> TileWalker<'h, R> {
     }
 }
 
-/// The keys of the windows of a tile of queries, in as many blocks as the scratch makes of them.
+/// The keys that the windows of a tile of queries see, in as many blocks as the scratch makes of them.
 fn window_blocks<R: Cached, T: Scalar<Real = R>>(
     hybrid: &Hybrid<'_, R>,
     (k, v): (Strided<'_, T>, Strided<'_, T>),
-    rows: &[usize],
+    seen: &[usize],
     known: &Known<R>,
     scratch: &mut Scratch<R>,
     blocks: &mut Vec<Block<R>>,
     with_values: bool,
 ) -> Result<()> {
-    let near = hybrid.exact.near;
-    if near == 0 {
-        return Ok(());
-    }
-    let (first, last) = (rows[0].saturating_sub(near), rows[rows.len() - 1].saturating_add(near));
-    let start = known.visible.partition_point(|&j| j < first);
-    let end = known.visible.partition_point(|&j| j <= last);
-    let parts = known.visible[start..end].chunks(scratch.capacity);
+    let parts = seen.chunks(scratch.capacity);
     let (terms, exponents) = (&known.terms[..], &known.sums.exponents);
     blocks.resize_with(parts.len(), || Block::new(Shape::new(hybrid.map, v.columns)));
     for (block, rows) in blocks.iter_mut().zip(parts) {

@@ -4,6 +4,7 @@ use super::block::Block;
 use super::members::Members;
 use super::rows::{Meeting, Pairs};
 use super::{Hybrid, Shape};
+use crate::engine::mode::forward::visible;
 use crate::engine::tensor::{Scalar, Strided};
 use crate::engine::tile::{Scratch, Sums};
 use crate::map::Cached;
@@ -194,7 +195,7 @@ impl<R: Cached> Lists<R> {
     pub(super) fn of_all<T: Scalar<Real = R>>(
         hybrid: &Hybrid<'_, R>,
         (k, v): (Strided<'_, T>, Strided<'_, T>),
-        visible: &[usize],
+        mask: Option<&[bool]>,
         sums: &Sums<R>,
         candidates: &Candidates<R>,
         for_gradients: bool,
@@ -202,17 +203,21 @@ impl<R: Cached> Lists<R> {
         let shape = Shape::new(hybrid.map, v.columns);
         let side = &hybrid.map.key;
         let mut lists = Self::new(hybrid, shape, for_gradients);
-        let mut scratch = Scratch::new(side, v.columns, visible.len());
+        let mut scratch = Scratch::new(side, v.columns, k.rows);
         let (first, worst) = hybrid.global();
-        let first = first.min(visible.len());
         let exponents = &sums.exponents;
-        lists.first.load(hybrid, (k, v), &visible[..first], &mut scratch, exponents)?;
-        if worst > 0 {
-            let mut block = Block::new(shape);
-            for rows in visible[first..].chunks(scratch.capacity) {
-                block.load(hybrid, (k, v), rows, &mut scratch, exponents)?;
-                lists.offer_worst(hybrid, &block, (0, block.len()), exponents);
+        let seen = |j: &usize| mask.is_none_or(|mask| mask[*j]);
+        let first: Vec<usize> = (0..k.rows).filter(seen).take(first).collect();
+        lists.first.load(hybrid, (k, v), &first, &mut scratch, exponents)?;
+        let rest = if worst > 0 { first.last().map_or(0, |j| j + 1) } else { k.rows };
+        let mut block = Block::new(shape);
+        for start in (rest..k.rows).step_by(scratch.capacity) {
+            let rows = visible(mask, start, (start + scratch.capacity).min(k.rows));
+            if rows.is_empty() {
+                continue;
             }
+            block.load(hybrid, (k, v), &rows, &mut scratch, exponents)?;
+            lists.offer_worst(hybrid, &block, (0, block.len()), exponents);
         }
         if lists.members.slots() > 0 {
             lists.fill_members(hybrid, (k, v), candidates, &mut scratch, exponents)?;
