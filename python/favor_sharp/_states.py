@@ -34,7 +34,9 @@ class State:
     sums: KeySums
 
     def to_bytes(self) -> bytes:
-        return self.sums.to_bytes(json.dumps(asdict(self.header) | {"totals": self.totals.tolist()}))
+        return self.sums.to_bytes(
+            json.dumps(asdict(self.header) | {"totals": self.totals.tolist()})
+        )
 
     @staticmethod
     def from_bytes(state: bytes) -> State:

@@ -70,9 +70,7 @@ def mask(
             "other patterns; use another attn_implementation"
         )
     if causal and q_offset + q_length != kv_offset + kv_length:
-        raise ValueError(
-            "favor_sharp: static caches are not supported; use a DecodeCache"
-        )
+        raise ValueError("favor_sharp: static caches are not supported; use a DecodeCache")
     if attention_mask is None:
         return None
     visible = attention_mask[:, kv_offset : kv_offset + kv_length].bool()
@@ -97,7 +95,9 @@ def attention(
     """What transformers calls in each layer: ``[batch, heads, length, dim]`` in, heads third out."""
     for name in ("position_bias", "softcap", "cache", "s_aux", "sliding_window"):
         if more.get(name) is not None:
-            raise ValueError(f"favor_sharp: {name} is not supported; use another attn_implementation")
+            raise ValueError(
+                f"favor_sharp: {name} is not supported; use another attn_implementation"
+            )
     layer = getattr(key, "favor_layer", None)
     if key.shape[1] != query.shape[1]:
         times = query.shape[1] // key.shape[1]

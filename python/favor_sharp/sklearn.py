@@ -31,7 +31,6 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import FAMILIES, FeatureMap, KeySums, Moments
-from ._native import Readout
 from ._heads import (
     FORMATS,
     FavorClassifier,
@@ -40,6 +39,7 @@ from ._heads import (
     FavorRidge,
 )
 from ._heads import sample_weights as _weights
+from ._native import Readout
 from ._states import Header, State, map_name, merge_states
 
 if TYPE_CHECKING:
@@ -204,7 +204,10 @@ class _Summed(_Mapped):
     def _add(self, X: NDArray[Any], values: NDArray[Any]) -> None:
         """Adds samples with their values, of one format, in which they are computed."""
         if not hasattr(self, "sums_"):
-            self.sums_, self.totals_ = KeySums(self.map_, values.shape[1]), np.zeros(values.shape[1])
+            self.sums_, self.totals_ = (
+                KeySums(self.map_, values.shape[1]),
+                np.zeros(values.shape[1]),
+            )
         self.sums_.add(self.map_, X, values)
         self.totals_ = self.totals_ + values.sum(0, dtype=np.float64)
 
