@@ -27,7 +27,8 @@ const CARD_NOTE: &str =
 /// projections (values), and all weights (weights) are trained to match the teacher's hidden states
 /// and outputs; any texts will do, and no labels are needed. With --task, a last stage (task)
 /// trains on labels as well as the teacher's outputs. Every stage reports how far the model is from
-/// the exact one on held-out texts, and stops early when that distance no longer falls.
+/// the exact one on held-out texts, and with --texts stops early when that distance no longer falls.
+/// With --task it does all its steps: the exact model knows the examples of a task by heart.
 ///
 /// The output folder opens in transformers. The maps are in favor_sharp.safetensors next to the
 /// weights, and README.md says what was done. Ctrl-C saves and stops; run the same command again to

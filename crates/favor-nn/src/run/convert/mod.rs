@@ -440,7 +440,10 @@ impl<'a> Context<'a> {
         let ConvertOptions { rate, task_rate, .. } = self.request.options;
         let Steps { maps, values, weights, task: last, .. } = steps;
         let of = maps + values + weights + last;
-        let stage = |name, steps, rates, before| Stage { name, steps, rate, rates, before, of };
+        // The exact model was most likely fine-tuned on the examples that are held out from a task.
+        let judged = self.texts.task.is_none();
+        let stage =
+            |name, steps, rates, before| Stage { name, steps, rate, rates, judged, before, of };
         let towards = [
             stage("maps", maps, stage::maps_alone as Rates, 0),
             stage("values", values, stage::values_and_outputs, maps),
@@ -462,7 +465,7 @@ impl<'a> Context<'a> {
             .set_dropout(self.config.attention_probs_dropout_prob, self.config.hidden_dropout_prob);
         let (rate, rates, before) =
             (task_rate, stage::everything as Rates, maps + values + weights);
-        let stage = Stage { name: "task", steps: last, rate, rates, before, of };
+        let stage = Stage { name: "task", steps: last, rate, rates, judged, before, of };
         let loss = |model: &Bert, step: u64| -> Result<Tensor<1>> {
             let chosen = chosen(step);
             let labels: Vec<f64> = chosen.iter().map(|i| task.train[*i]).collect();

@@ -29,6 +29,10 @@ pub(super) struct Stage {
     pub(super) steps: u64,
     pub(super) rate: f64,
     pub(super) rates: Rates,
+    /// Whether held-out texts decide when it ends and which weights are kept, rather than only being looked at. They
+    /// must be new to the exact model: answers that it knows by heart are lost by any training on others, however
+    /// useful.
+    pub(super) judged: bool,
     /// Steps of the stages before, and of all stages.
     pub(super) before: u64,
     pub(super) of: u64,
@@ -42,7 +46,7 @@ pub struct StageReport {
     pub name: String,
     /// Steps made.
     pub steps: u64,
-    /// The step after which held-out texts were best, whose weights were kept.
+    /// The step whose weights were kept: the last, or the one after which held-out texts were best.
     pub kept: u64,
     /// How long they took, in all runs together.
     pub seconds: f64,
@@ -90,7 +94,7 @@ pub(super) fn run(
     held_out: &dyn Fn(&Bert) -> Result<f64>,
     loss: impl Fn(&Bert, u64) -> Result<Tensor<1>> + Sync,
 ) -> Result<(Bert, StageReport)> {
-    let Stage { name, steps, rate, rates, before, of } = stage;
+    let Stage { name, steps, rate, rates, judged, before, of } = stage;
     let (log_name, checkpoint) =
         (format!("{name}.json"), work.path(&format!("{name}.safetensors")));
     let best = format!("{name}-best.safetensors");
@@ -117,7 +121,7 @@ pub(super) fn run(
         work.write(&log_name, &log)?;
     }
     let every = steps.div_ceil(LOOKS);
-    while session.trainer().steps_made() < steps && !is_over(&log.looks) {
+    while session.trainer().steps_made() < steps && !(judged && is_over(&log.looks)) {
         let begun = Instant::now();
         let next = (session.trainer().steps_made() / every + 1) * every;
         let trained = session.train(next.min(steps), &loss);
@@ -128,12 +132,12 @@ pub(super) fn run(
         }
         let model = session.trainer().model();
         log.looks.push((session.trainer().steps_made(), held_out(&model.valid())?));
-        if best_look(&log.looks) == log.looks.len() - 1 {
+        if kept_look(&log.looks, judged) == log.looks.len() - 1 {
             work.write_model(&best, model)?;
         }
         work.write(&log_name, &log)?;
     }
-    let (kept, _) = log.looks[best_look(&log.looks)];
+    let (kept, _) = log.looks[kept_look(&log.looks, judged)];
     let undone = kept == 0;
     let steps = session.trainer().steps_made();
     let model = if undone { start } else { work.read_model(&best, start)? };
@@ -144,6 +148,11 @@ pub(super) fn run(
     work.write(&log_name, &log)?;
     session.finish()?;
     Ok((model, report))
+}
+
+/// The look whose weights are kept.
+fn kept_look(looks: &[(u64, f64)], judged: bool) -> usize {
+    if judged { best_look(looks) } else { looks.len() - 1 }
 }
 
 /// The first look with the least loss. One that is not a number is never the least.
@@ -175,7 +184,7 @@ mod tests {
     fn scripted(
         folder: &Path,
         losses: &[f64],
-        stop_after: u64,
+        (stop_after, judged): (u64, bool),
     ) -> Result<(Vec<store::Tensors>, store::Tensors, StageReport)> {
         let texts = folder.join("a.txt");
         std::fs::write(&texts, "the cat sat on the mat . a dog ran fast !\n".repeat(60)).unwrap();
@@ -203,8 +212,8 @@ mod tests {
             let batch = context.batch(&context.batches().epoch(step)[0])?;
             distil::loss(model, &context.teacher, &batch)
         };
-        let stage =
-            Stage { name: "scripted", steps: 20, rate: 1e-3, rates: everything, before: 0, of: 20 };
+        let (name, steps, rate, rates, before, of) = ("scripted", 20, 1e-3, everything, 0, 20);
+        let stage = Stage { name, steps, rate, rates, judged, before, of };
         let (model, report) = run(stage, model, (&context, &work, watch), &held_out, loss)?;
         Ok((seen.into_inner(), model.valid().state()?, report))
     }
@@ -214,26 +223,39 @@ mod tests {
         let _held = generator();
         let folder = tempfile::tempdir().unwrap();
         let losses = [5.0, 4.0, 2.0, 3.0, 2.5, 2.0, 0.0];
-        let (seen, kept, report) = scripted(folder.path(), &losses, u64::MAX).unwrap();
+        let (seen, kept, report) = scripted(folder.path(), &losses, (u64::MAX, true)).unwrap();
         assert_eq!((report.steps, report.kept, report.undone), (10, 4, false));
         assert!(kept == seen[2] && kept != seen[5] && seen[0] != seen[2]);
         // Asked again, it gives the same without a look.
-        let (seen, again, _) = scripted(folder.path(), &[], u64::MAX).unwrap();
+        let (seen, again, _) = scripted(folder.path(), &[], (u64::MAX, true)).unwrap();
         assert!(seen.is_empty() && again == kept);
 
         // Stopped after the best look, and before the next.
         let folder = tempfile::tempdir().unwrap();
-        let stopped = scripted(folder.path(), &losses, 5);
+        let stopped = scripted(folder.path(), &losses, (5, true));
         assert!(matches!(stopped, Err(Error::Stopped { step: 5, .. })));
-        let (_, parts, report) = scripted(folder.path(), &losses, u64::MAX).unwrap();
+        let (_, parts, report) = scripted(folder.path(), &losses, (u64::MAX, true)).unwrap();
         assert!(parts == kept && report.kept == 4);
 
         // Nothing better than the beginning: it is kept.
         let folder = tempfile::tempdir().unwrap();
         let worse = [5.0, 5.0, f64::NAN, 6.0];
-        let (seen, kept, report) = scripted(folder.path(), &worse, u64::MAX).unwrap();
+        let (seen, kept, report) = scripted(folder.path(), &worse, (u64::MAX, true)).unwrap();
         assert_eq!((report.steps, report.kept, report.undone), (6, 0, true));
         assert!(kept == seen[0]);
+    }
+
+    /// Where held-out texts do not decide, the last weights are kept, however far they are.
+    #[test]
+    fn a_whole_cycle_is_kept_where_nobody_can_judge() {
+        let _held = generator();
+        let folder = tempfile::tempdir().unwrap();
+        let worse = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0];
+        let (seen, kept, report) = scripted(folder.path(), &worse, (u64::MAX, false)).unwrap();
+        assert_eq!((report.steps, report.kept, report.undone), (20, 20, false));
+        assert!(kept == seen[10] && kept != seen[0]);
+        let (seen, again, _) = scripted(folder.path(), &[], (u64::MAX, false)).unwrap();
+        assert!(seen.is_empty() && again == kept);
     }
 
     #[test]
