@@ -55,7 +55,8 @@ pub struct ConvertOptions {
     pub batch: usize,
     /// Texts are cut to so many tokens.
     pub length: usize,
-    /// The peak of the rate of the weights; maps learn 1.5 times as fast.
+    /// The peak of the rate of the weights; maps learn 1.5 times as fast. Of the default and 2e-4, the default brought
+    /// a converted MiniLM closer to the exact one on held-out examples of STS-B.
     pub rate: f64,
     /// The same while labels are learned.
     pub task_rate: f64,
@@ -94,7 +95,7 @@ impl Default for ConvertOptions {
             epochs: 3,
             batch: 16,
             length: 128,
-            rate: 2e-4,
+            rate: 3e-5,
             task_rate: 1e-4,
             seed: 0,
             examples: None,
