@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
 from favor_sharp import FAMILIES  # noqa: E402
+from favor_sharp._native import Readout  # noqa: E402
 from favor_sharp.sklearn import (  # noqa: E402
     FavorSampler,
     KernelClassifier,
@@ -94,6 +95,18 @@ def test_single_precision(kind):
     # Targets may be far from zero, so their sums are always computed in double precision.
     computed = model._samples(X.astype("f4"), reset=False).dtype
     assert computed == (np.float64 if kind is KernelRegressor else np.float32)
+
+
+def test_a_readout_takes_sums_of_its_own_shape():
+    found = Readout.means(1).outputs([0.0, 1.0], [[2.0, 6.0], [0.0, 0.0]])
+    assert found.tolist() == [[3.0], [0.0]]
+    with pytest.raises(ValueError, match=r"shape \(2, 1\); \(2, 2\) is needed"):
+        Readout.means(1).outputs([0.0, 1.0], [[2.0], [0.0]])
+    with pytest.raises(ValueError, match=r"\(1, 3\) is needed"):
+        Readout.classes([1.0, 1.0, 1.0]).outputs([0.0], [[1.0]])
+    assert Readout.classes([3.0, 1.0]).outputs([0.0], [[0.0, 0.0]]).tolist() == [[0.75, 0.25]]
+    with pytest.raises(ValueError, match="weight of zero"):
+        Readout.density(1.0, 2, 0.0)
 
 
 def test_targets_keep_their_digits():

@@ -3,7 +3,7 @@
 use crate::arrays::{doubles, give_matrix, vector};
 use crate::errors;
 use favor::LogScaled;
-use favor::learn::Scaling;
+use favor::learn::{Scaling, Task};
 use pyo3::prelude::*;
 
 /// The Nadaraya–Watson estimator: what `KeySums.apply` gives, turned into predictions.
@@ -44,6 +44,15 @@ impl Readout {
     ) -> PyResult<Py<PyAny>> {
         let log_scale = vector("log_scale", log_scale)?;
         let values = doubles("sums", sums)?.rows().map_err(errors::library)?.to_f64(1.0);
+        // Of numbers, the first column is the sum of the weights.
+        let width = self.0.width() + usize::from(self.0.task() == Task::Regress);
+        if values.shape() != (log_scale.len(), width) {
+            let (rows, found) = values.shape();
+            let scales = log_scale.len();
+            return Err(errors::value(format!(
+                "sums has shape ({rows}, {found}); ({scales}, {width}) is needed"
+            )));
+        }
         give_matrix(py, self.0.outputs(&LogScaled { log_scale, values }))
     }
 }
